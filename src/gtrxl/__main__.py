@@ -1,0 +1,8 @@
+"""`python -m gtrxl` is the command `gtrxl`."""
+
+import sys
+
+from gtrxl.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Experiments as data: settings, budgets and seeds, and what runs them."""

@@ -1,0 +1,1 @@
+"""Rows -> tables, figures, pages. Needs no JAX."""

@@ -1,0 +1,314 @@
+"""The checks themselves, one function for each promise. B streams, T steps, D_in input width, D_out output width."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gtrxl.testing.probe import (
+    CHUNK,
+    WAYS,
+    Probe,
+    run_alone,
+    run_prepared,
+    run_steps,
+    run_unroll,
+    segment_gradients,
+    state_gradients,
+)
+from gtrxl.testing.promises import Check, ContractViolation, Report
+
+TOLERANCE = 2e-5
+"""How far numbers that are equal up to rounding may lie apart in float32, as a share of the largest of them."""
+
+TOLERANCE_BFLOAT16 = 5e-2
+"""The same for a core that says `dtype = "bfloat16"`."""
+
+DERIVATIVE_TOLERANCE = 0.1
+"""How far a gradient may lie from float32 finite differences, as a share of their size."""
+
+
+def check_core(
+    core: Any,
+    *,
+    steps: int | None = None,
+    key: jax.Array | None = None,
+    tolerance: float | None = None,
+    memoryless: bool = False,
+) -> Report:
+    """Run the contract on a core: a `Report` of every check when all promises hold, else a `ContractViolation`.
+
+    `steps` is the length T of a segment, rounded up to a multiple of `CHUNK`; by default long enough for the window.
+    `memoryless=True` says that the core is meant to forget everything, and holds it to that. `tolerance` is relative;
+    see `TOLERANCE`.
+    """
+    name = type(core).__name__
+    calls = ("input_size", "output_size", "initial_state", "step", "unroll", "prepare", "plain")
+    missing = [call for call in calls if not hasattr(core, call)]
+    if missing:
+        error = f"it has no {', '.join(missing)}"
+        raise ContractViolation(Report(name, (Check("the calls exist", "looked the names up", np.inf, 0.0, error),), ()))
+    exact = getattr(core, "dtype", "float32") != "bfloat16"
+    if tolerance is None:
+        tolerance = TOLERANCE if exact else TOLERANCE_BFLOAT16
+    probe = Probe(core, steps=steps, key=jax.random.key(0) if key is None else key, tolerance=tolerance)
+    probe.attempt("the state is fixed", _check_state)
+    if not probe.checks or all(check.held for check in probe.checks):  # nothing else can run on a state that changes shape
+        probe.attempt("unroll equals steps", _check_agreement)
+        probe.attempt("any chunking", _check_chunking)
+        probe.attempt("streams are apart", _check_streams)
+        probe.attempt("weights may change", _check_weights)
+        probe.attempt("nothing leaks past a reset", _check_resets)
+        probe.attempt("nothing leaks from the future", _check_future)
+        probe.attempt("a fresh state starts an episode", _check_fresh)
+        probe.attempt("no gradient into the state", _check_state_gradient)
+        forgets = memoryless or probe.window == 0
+        probe.attempt("it remembers", lambda probe: _check_remembers(probe, forgets=forgets))
+        if forgets:
+            probe.left_out.append("gradient through the segment: the core is meant to have no memory")
+        else:
+            probe.attempt("gradient through the segment", lambda probe: _check_segment_gradient(probe, differences=exact))
+        probe.attempt("the window", _check_window)
+        probe.attempt("finite", _check_finite)
+        probe.attempt("deterministic", _check_deterministic)
+    report = Report(name, tuple(probe.checks), tuple(probe.left_out))
+    if report.broken:
+        raise ContractViolation(report)
+    return report
+
+
+def _types(tree: Any) -> Any:
+    return jax.tree.structure(tree), [(tuple(leaf.shape), jnp.dtype(leaf.dtype)) for leaf in jax.tree.leaves(tree)]
+
+
+def _check_state(probe: Probe) -> None:
+    promise, core = "the state is fixed", probe.core
+    state = jax.tree.map(jnp.asarray, core.initial_state())
+    x, reset = probe.xs[0, 0], probe.resets[0, 0]
+    fast = jax.eval_shape(core.prepare, state)
+    ys, unrolled = jax.eval_shape(
+        lambda xs, state, resets: core.unroll(xs, state, resets=resets), probe.xs[0], state, probe.resets[0]
+    )
+    y, stepped = jax.eval_shape(lambda x, state, reset: core.step(x, state, reset=reset), x, state, reset)
+    y_fast, stepped_fast = jax.eval_shape(lambda x, state, reset: core.step(x, state, reset=reset), x, fast, reset)
+    returned = jax.eval_shape(core.plain, stepped_fast)
+    for what, after, before in (
+        ("unroll", unrolled, state),
+        ("step", stepped, state),
+        ("a prepared step", stepped_fast, fast),
+        ("plain(prepare(state))", returned, state),
+    ):
+        error = f"the state was {_described(before)} and became {_described(after)}"
+        probe.holds(promise, f"compared the state before and after {what}", _types(after) == _types(before), error)
+    for what, got, expected in (
+        ("step", y, (core.output_size,)),
+        ("a prepared step", y_fast, (core.output_size,)),
+        ("unroll", ys, (probe.steps, core.output_size)),
+    ):
+        error = f"got {list(got.shape)}, expected {list(expected)}"
+        probe.holds(promise, f"looked at the shape of the output of {what}", tuple(got.shape) == expected, error)
+
+
+def _described(tree: Any) -> str:
+    return "{" + ", ".join(f"{leaf.dtype}{list(leaf.shape)}" for leaf in jax.tree.leaves(tree)) + "}"
+
+
+def _check_agreement(probe: Probe) -> None:
+    for start, state in (("a fresh state", probe.fresh()), ("a used state", probe.used())):
+        ys, after = run_unroll(probe.core, probe.xs, state, probe.resets)
+        going_on, _ = run_unroll(probe.core, probe.next_xs, after, probe.no_resets)
+        for promise, way in (("unroll equals steps", run_steps), ("prepared steps equal steps", run_prepared)):
+            step_ys, step_after = way(probe.core, probe.xs, state, probe.resets)
+            step_going_on, _ = run_unroll(probe.core, probe.next_xs, step_after, probe.no_resets)
+            probe.close(promise, f"{probe.steps} steps from {start}", step_ys, ys)
+            probe.close(promise, f"went on for {probe.steps} steps from the states they left", step_going_on, going_on)
+
+
+def _check_chunking(probe: Probe) -> None:
+    cuts = range(0, probe.steps, CHUNK)
+    for start, state in (("a fresh state", probe.fresh()), ("a used state", probe.used())):
+        ys, after = run_unroll(probe.core, probe.xs, state, probe.resets)
+        pieces = []
+        for cut in cuts:
+            piece = slice(cut, cut + CHUNK)
+            chunk, state = run_unroll(probe.core, probe.xs[:, piece], state, probe.resets[:, piece])
+            pieces.append(chunk)
+        what = f"one unroll of {probe.steps} against {len(cuts)} of {CHUNK}, from {start}"
+        probe.close("any chunking", what, np.concatenate(pieces, axis=1), ys)
+        going_on, _ = run_unroll(probe.core, probe.next_xs, after, probe.no_resets)
+        cut_going_on, _ = run_unroll(probe.core, probe.next_xs, state, probe.no_resets)
+        probe.close("any chunking", f"{what}, and {probe.steps} steps more", cut_going_on, going_on)
+
+
+def _check_streams(probe: Probe) -> None:
+    state = probe.used()
+    ys, _ = run_unroll(probe.core, probe.xs, state, probe.resets)
+    for stream in range(probe.streams):
+        alone, _ = run_alone(probe.core, probe.xs[stream], probe.of_stream(stream, state), probe.resets[stream])
+        probe.close(
+            "streams are apart",
+            f"stream {stream} of {probe.streams} in a vmap against the same stream alone",
+            np.asarray(ys)[stream],
+            alone,
+        )
+
+
+def _check_weights(probe: Probe) -> None:
+    if not jax.tree.leaves(eqx.filter(probe.core, eqx.is_inexact_array)):
+        probe.left_out.append("weights may change: the core is not a pytree with floating arrays in it")
+        return
+    state = probe.used()
+    ys, _ = run_unroll(probe.other_core, probe.xs, state, probe.resets)
+    for way in ("step", "prepared step"):
+        other, _ = WAYS[way](probe.other_core, probe.xs, state, probe.resets)
+        probe.close(
+            "weights may change", f"{way} against unroll, under new weights, from the state that the old ones left", other, ys
+        )
+        _, stepped = WAYS[way](probe.core, probe.next_xs, probe.fresh(), probe.resets)
+        for later in WAYS:
+            other, _ = WAYS[later](probe.other_core, probe.xs, stepped, probe.resets)
+            probe.close("weights may change", f"{way} under the old weights, then {later} under the new", other, ys)
+
+
+def _check_resets(probe: Probe) -> None:
+    at = np.array([0, 1, probe.steps // 2, probe.steps - 2])
+    before = np.arange(probe.steps)[None] < at[:, None]
+    resets = probe.resets | (np.arange(probe.steps)[None] == at[:, None])
+    other_xs = np.where(before[..., None], probe.other_xs, probe.xs)
+    other_resets = resets ^ (before & (np.arange(probe.steps) % 2 == 0)[None])
+    state = probe.used()
+    other_state = probe.disturbed(state)
+    for name, way in WAYS.items():
+        ys, after = way(probe.core, probe.xs, state, resets)
+        other, other_after = way(probe.core, other_xs, other_state, other_resets)
+        what = (
+            f"changed the inputs, the resets and the state before a reset at steps {at.tolist()} of four streams, through {name}"
+        )
+        probe.same_bits("nothing leaks past a reset", what, np.asarray(other)[~before], np.asarray(ys)[~before])
+        going_on, _ = run_unroll(probe.core, probe.next_xs, after, probe.no_resets)
+        other_going_on, _ = run_unroll(probe.core, probe.next_xs, other_after, probe.no_resets)
+        probe.same_bits("nothing leaks past a reset", f"{what}, and {probe.steps} steps more", other_going_on, going_on)
+
+
+def _check_future(probe: Probe) -> None:
+    state = probe.used()
+    ys, _ = run_unroll(probe.core, probe.xs, state, probe.resets)
+    for now in (1, probe.steps // 2, probe.steps - 1):
+        later = (np.arange(probe.steps) >= now)[None]
+        xs = np.where(later[..., None], probe.other_xs, probe.xs)
+        other, _ = run_unroll(probe.core, xs, state, probe.resets ^ later)
+        what = f"changed inputs and resets from step {now} of {probe.steps} on"
+        probe.same_bits("nothing leaks from the future", what, np.asarray(other)[:, :now], np.asarray(ys)[:, :now])
+
+
+def _check_fresh(probe: Probe) -> None:
+    first, quietly = probe.resets.copy(), probe.resets.copy()
+    first[:, 0], quietly[:, 0] = True, False
+    for name, way in WAYS.items():
+        ys, _ = way(probe.core, probe.xs, probe.fresh(), first)
+        quiet, _ = way(probe.core, probe.xs, probe.fresh(), quietly)
+        used, _ = way(probe.core, probe.xs, probe.used(), first)
+        probe.close(
+            "a fresh state starts an episode", f"a fresh state without a reset against one with it, through {name}", quiet, ys
+        )
+        probe.close("a fresh state starts an episode", f"a used state with a reset against a fresh one, through {name}", used, ys)
+
+
+def _check_state_gradient(probe: Probe) -> None:
+    state = probe.of_stream(0, probe.used())
+    if not jax.tree.leaves(eqx.filter(state, eqx.is_inexact_array)):
+        probe.left_out.append("no gradient into the state: it has no floating arrays")
+        return
+    gradients = state_gradients(probe.core, probe.xs[0], state, probe.no_resets[0])
+    for what, gradient in gradients.items():
+        largest = max((float(np.max(np.abs(leaf), initial=0.0)) for leaf in jax.tree.leaves(gradient)), default=0.0)
+        probe.checks.append(Check("no gradient into the state", f"differentiated the outputs {what}", largest, 0.0))
+
+
+def _check_remembers(probe: Probe, *, forgets: bool) -> None:
+    xs = probe.xs.copy()
+    xs[:, -2] = probe.other_xs[:, -2]
+    ys, _ = run_unroll(probe.core, probe.xs, probe.fresh(), probe.no_resets)
+    other, _ = run_unroll(probe.core, xs, probe.fresh(), probe.no_resets)
+    ys, other = np.asarray(ys)[:, -1], np.asarray(other)[:, -1]
+    if forgets:
+        probe.same_bits("it remembers", "changed the input before the last; the core is meant to have no memory", other, ys)
+    else:
+        changed = bool(np.any(other != ys))
+        error = "the last output stayed the same; if that is meant, say memoryless=True"
+        probe.holds("it remembers", "changed the input before the last", changed, error)
+
+
+def _check_segment_gradient(probe: Probe, *, differences: bool) -> None:
+    promise = "gradient through the segment"
+    fresh = probe.of_stream(0, probe.fresh())
+    _, gradient = segment_gradients(probe.core, probe.xs[0], fresh, probe.no_resets[0], probe.weight)
+    memory = getattr(probe.core, "memory", None)
+    reach = min(3 if memory is None else memory, probe.steps - 1)
+    gradient = np.asarray(gradient)
+    sizes = np.max(np.abs(gradient), axis=-1)[::-1]
+    for distance in range(reach + 1):
+        what = f"differentiated the last output by the input {distance} steps before it"
+        probe.holds(promise, what, bool(sizes[distance] > 0), "the gradient is zero")
+    resets = np.arange(probe.steps) == probe.steps - 2
+    _, past_reset = segment_gradients(probe.core, probe.xs[0], fresh, resets, probe.weight)
+    probe.same_bits(
+        "nothing leaks past a reset", "differentiated by inputs before a reset", np.asarray(past_reset)[:-2], 0 * gradient[:-2]
+    )
+    if not differences:
+        probe.left_out.append("finite differences: bfloat16 is too coarse")
+        return
+    # Along directions that leave the last input alone, so that the share of the earlier steps stands by itself.
+    small = 0.003
+    directions = probe.directions * (np.arange(probe.steps) < probe.steps - 1)[None, :, None].astype(np.float32)
+    xs = np.broadcast_to(probe.xs[:1], probe.xs.shape)
+    ahead, _ = run_unroll(probe.core, xs + small * directions, probe.fresh(), probe.no_resets)
+    behind, _ = run_unroll(probe.core, xs - small * directions, probe.fresh(), probe.no_resets)
+    measured = (np.asarray(ahead) - np.asarray(behind))[:, -1] @ probe.weight / (2 * small)
+    claimed = np.einsum("btd,td->b", directions, gradient)
+    off = float(np.linalg.norm(claimed - measured) / max(float(np.linalg.norm(measured)), 1e-6))
+    probe.checks.append(Check(promise, "gradient by earlier inputs against finite differences", off, DERIVATIVE_TOLERANCE))
+
+
+def _check_window(probe: Probe) -> None:
+    if probe.window is None:
+        probe.left_out.append("the window: the core has no `memory` and `layers`")
+        return
+    steps = max(probe.steps, probe.window + 2)
+    xs = np.resize(probe.xs[0], (steps, probe.core.input_size))
+    last = steps - 1 - probe.window
+    fresh, resets = probe.of_stream(0, probe.fresh()), np.zeros(steps, bool)
+    ys, _ = run_alone(probe.core, xs, fresh, resets)
+    before = (np.arange(steps) < last)[:, None]
+    other, _ = run_alone(probe.core, np.where(before, -100 * xs, xs), fresh, resets)
+    probe.same_bits(
+        "the window", f"changed every input more than {probe.window} steps back", np.asarray(other)[-1], np.asarray(ys)[-1]
+    )
+    # Through many layers the effect may be lost in rounding, but not its gradient; without a gradient there is still the effect.
+    there = (np.arange(steps) == last)[:, None]
+    other, _ = run_alone(probe.core, np.where(there, -100 * xs, xs), fresh, resets)
+    _, gradient = segment_gradients(probe.core, xs, fresh, resets, probe.weight)
+    seen = bool(np.any(np.asarray(other)[-1] != np.asarray(ys)[-1]) or np.any(np.asarray(gradient)[last] != 0))
+    probe.holds("the window", f"changed the input {probe.window} steps back", seen, "the output does not depend on it")
+
+
+def _check_finite(probe: Probe) -> None:
+    for what, xs in (("random inputs", probe.xs), ("zeros", 0 * probe.xs)):
+        state = probe.of_stream(2, probe.used())
+        for name, way in WAYS.items():
+            ys, _ = way(probe.core, xs, probe.fresh(), probe.resets)
+            probe.holds("finite", f"{name} on {what}", bool(np.all(np.isfinite(ys))), "an output is not finite")
+        gradients = segment_gradients(probe.core, xs[2], state, probe.resets[2], probe.weight)
+        finite = all(bool(np.all(np.isfinite(leaf))) for leaf in jax.tree.leaves(gradients))
+        probe.holds("finite", f"gradients of an unroll on {what}", finite, "a gradient is not finite")
+
+
+def _check_deterministic(probe: Probe) -> None:
+    for one, two in zip(jax.tree.leaves(probe.core.initial_state()), jax.tree.leaves(probe.core.initial_state()), strict=True):
+        probe.same_bits("deterministic", "asked twice for an initial state", two, one)
+    for name, way in WAYS.items():
+        once, _ = way(probe.core, probe.xs, probe.fresh(), probe.resets)
+        twice, _ = way(probe.core, probe.xs, probe.fresh(), probe.resets)
+        probe.same_bits("deterministic", f"the same {name} twice", twice, once)

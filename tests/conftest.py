@@ -1,0 +1,20 @@
+"""Before anything else is imported: the CPU, one thread for each worker, strict ranks, and shapes checked at every call."""
+
+import os
+
+os.environ["JAX_PLATFORMS"] = "cpu"
+# xdist runs one worker for each core: XLA's own threads would only get in each other's way. Nearly all of the suite's time
+# is XLA compiling tiny programs, and without the costly passes it takes half as long.
+os.environ["XLA_FLAGS"] = " ".join(
+    [os.environ.get("XLA_FLAGS", ""), "--xla_cpu_multi_thread_eigen=false", "--xla_backend_optimization_level=0"]
+)
+
+import hypothesis
+import jax
+from jaxtyping import install_import_hook
+
+jax.config.update("jax_numpy_rank_promotion", "raise")
+install_import_hook("gtrxl", "beartype.beartype")
+
+hypothesis.settings.register_profile("gtrxl", deadline=None, derandomize=True, max_examples=25, print_blob=True)
+hypothesis.settings.load_profile("gtrxl")

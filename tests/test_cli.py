@@ -1,0 +1,109 @@
+"""The command line: what it prints, where, and with which exit code."""
+
+import json
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+import gtrxl
+from gtrxl import cli
+from gtrxl.cores import CORES
+
+
+def run(*arguments: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+    try:
+        code = cli.main(arguments)
+    except SystemExit as stop:  # how tyro ends --help and bad usage
+        code = int(stop.code or 0)
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+def test_params_prints_nine_models(capsys: pytest.CaptureFixture[str]):
+    code, out, err = run("params", capsys=capsys)
+    lines = out.splitlines()
+    assert (code, err, len(lines)) == (0, "", 10)
+    assert "core only" in lines[0]
+    assert next(line for line in lines if line.startswith("GTrXL (GRU)")).split()[2:] == [
+        "66.4", "M", "66.314", "M", "-0.13", "%", "60.003", "M",
+    ]  # fmt: skip
+
+
+def test_params_parts(capsys: pytest.CaptureFixture[str]):
+    code, out, _ = run("params", "--parts", capsys=capsys)
+    assert code == 0
+    assert all(part in out.splitlines()[0] for part in ("vision", "language", "core", "policy", "value", "pixel control"))
+
+
+def test_params_json_adds_up(capsys: pytest.CaptureFixture[str]):
+    code, out, _ = run("params", "--json", capsys=capsys)
+    rows = json.loads(out)
+    assert code == 0
+    assert len(rows) == 9
+    for row in rows:
+        assert sum(row["parts"].values()) == row["total"]
+        assert abs(row["difference_percent"]) < 0.5
+
+
+def test_cores_lists_every_core(capsys: pytest.CaptureFixture[str]):
+    code, out, _ = run("cores", capsys=capsys)
+    assert code == 0
+    assert [line.split()[0] for line in out.splitlines()[1:]] == list(CORES)
+    assert set(json.loads(run("cores", "--json", capsys=capsys)[1])) == set(CORES)
+
+
+@pytest.mark.parametrize(("arguments", "line"), [
+    (["demo", "--cores", "elephant"], "gtrxl: there is no core 'elephant'; the cores are lstm,"),
+    (["demo", "--updates", "0"], "gtrxl: updates must be at least 1, got 0; the default is 800"),
+    (["demo", "--repeats", "0"], "gtrxl: repeats must be at least 1, got 0"),
+    (["demo", "--cores"], "gtrxl: cores must name at least one"),
+])  # fmt: skip
+def test_what_the_user_can_put_right_is_one_line(
+    arguments: list[str], line: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+):
+    code, out, err = run(*arguments, "--out", str(tmp_path / "new"), capsys=capsys)
+    assert (code, out) == (2, "")
+    assert err.startswith(line)
+    assert err.count("\n") == 1
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_folder_that_cannot_be_made_is_said_before_training(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "file").write_text("")
+    code, _, err = run("demo", "--out", str(tmp_path / "file" / "below"), capsys=capsys)
+    assert code == 2
+    assert err.count("\n") == 1
+    assert "below" in err
+
+
+def test_a_mistake_of_ours_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch):
+    def broken(_: object) -> None:
+        raise ValueError("operands could not be broadcast")
+
+    monkeypatch.setattr(cli.Cores, "run", broken)
+    with pytest.raises(ValueError, match="broadcast"):
+        cli.main(["cores"])
+
+
+def test_help_teaches_every_command(capsys: pytest.CaptureFixture[str]):
+    code, out, _ = run("--help", capsys=capsys)
+    assert code == 0
+    assert all(name in out for name in cli.COMMANDS)
+    assert run(capsys=capsys)[:2] == (0, out)
+    for name in cli.COMMANDS:
+        code, out, _ = run(name, "--help", capsys=capsys)
+        assert code == 0
+        assert "--json" in out
+
+
+def test_bad_usage_is_exit_code_two(capsys: pytest.CaptureFixture[str]):
+    code, out, err = run("dance", capsys=capsys)
+    assert (code, out) == (2, "")
+    assert "dance" in err
+
+
+def test_python_dash_m_and_version():
+    said = subprocess.run([sys.executable, "-m", "gtrxl", "--version"], capture_output=True, text=True, check=True)
+    assert said.stdout == f"gtrxl {gtrxl.__version__}\n"
