@@ -1,0 +1,70 @@
+"""Measures what every task of the catalogue is worth, and keeps it in `src/gtrxl/envs/scores.json`.
+
+    python benchmarks/scores.py                          # all tasks; some minutes on 2 cores
+    python benchmarks/scores.py --tasks t-maze recall    # these alone; the others keep theirs
+
+The score of a trained agent without memory is not measured here; where the file has one it stays.
+"""
+
+import dataclasses
+import json
+import sys
+import time
+from pathlib import Path
+
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from gtrxl.envs import TASKS, make_task
+from gtrxl.envs.scores import FILE, load, measure
+
+
+@dataclasses.dataclass(frozen=True)
+class Args:
+    """Scores of the random policy, of the player with a perfect memory, and of the one that is told the secret."""
+
+    tasks: tuple[str, ...] = tuple(TASKS)
+    """Names in the catalogue."""
+    episodes: int = 16_384
+    """Episodes for each player."""
+    seed: int = 0
+    """Decides every episode."""
+    out: Path = FILE
+    """Where the scores are kept."""
+
+
+def main(args: Args) -> None:
+    """Measures, prints, writes."""
+    table = Table(title=f"mean return ± standard error, {args.episodes:,} episodes", title_justify="left")
+    for column in ("task", "random", "perfect memory", "told", "without memory", "seconds"):
+        table.add_column(column, justify="left" if column == "task" else "right")
+    kept = dict(load(args.out))
+    for name in args.tasks:
+        start = time.perf_counter()
+        scores = measure(make_task(name), episodes=args.episodes, seed=args.seed)
+        if name in kept:
+            scores = dataclasses.replace(scores, memoryless=kept[name].memoryless)
+        kept[name] = scores
+        means = [
+            (scores.random, scores.random_error),
+            (scores.best, scores.best_error),
+            (scores.told, scores.told_error),
+            (scores.memoryless, None),
+        ]
+        table.add_row(name, *(_shown(mean, error) for mean, error in means), f"{time.perf_counter() - start:.0f}")
+        rows = {each: dataclasses.asdict(kept[each]) for each in TASKS if each in kept}
+        unfinished = args.out.with_suffix(".tmp")
+        unfinished.write_text(json.dumps(rows, indent=1) + "\n")
+        unfinished.replace(args.out)
+    Console(width=None if sys.stdout.isatty() else 120).print(table)
+
+
+def _shown(mean: float | None, error: float | None) -> str:
+    if mean is None:
+        return "-"
+    return f"{mean:.3f}" + ("" if error is None else f" ± {error:.3f}")
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Args))

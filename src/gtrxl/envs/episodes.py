@@ -1,0 +1,89 @@
+"""Whole episodes of a player: the returns of many, or everything about one.
+
+E episodes, T steps.
+"""
+
+import functools
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Key, PRNGKeyArray
+
+from gtrxl.envs.contract import State, Task
+from gtrxl.envs.errors import in_range
+from gtrxl.envs.players import Player
+
+SIDE_BY_SIDE = 1024
+"""Episodes that are played together: enough to keep a machine busy, few enough for its caches."""
+
+
+def returns(task: Task, player: Player, key: PRNGKeyArray, *, episodes: int) -> Float[np.ndarray, " E"]:
+    """The return of each of `episodes` episodes."""
+    in_range("episodes", episodes, least=1, hint="a thousand or more give a mean worth having")
+    keys = jax.random.split(key, episodes)
+    parts = [_returns(task, player, keys[first : first + SIDE_BY_SIDE]) for first in range(0, episodes, SIDE_BY_SIDE)]
+    return np.concatenate([np.asarray(part) for part in parts])
+
+
+class Episode(NamedTuple):
+    """One episode: `states` has T + 1 entries, the first before any action; `actions` and `rewards` have T."""
+
+    states: list[State]
+    actions: list[np.ndarray]
+    rewards: list[float]
+
+
+def record(task: Task, player: Player, key: PRNGKeyArray) -> Episode:
+    """Plays one episode and keeps all of it."""
+    first, states, actions, rewards, alive = jax.tree.map(np.asarray, _recorded(task, player, key))
+    steps = int(alive.sum())
+    unstacked = [jax.tree.map(lambda leaf: leaf[t], states) for t in range(steps)]
+    return Episode([first, *unstacked], list(actions[:steps]), rewards[:steps].tolist())
+
+
+class _Going(eqx.Module):
+    """An episode under way."""
+
+    state: State
+    notes: State
+    observation: Float[Array, " O"]
+    alive: Array
+    total: Float[Array, ""]
+
+
+def _begin(task: Task, player: Player, key: PRNGKeyArray) -> _Going:
+    state, observation = task.reset(key)
+    return _Going(state, player.begin(state), observation, jnp.ones((), bool), jnp.float32(0))
+
+
+def _go_on(task: Task, player: Player, going: _Going, key: PRNGKeyArray) -> tuple[_Going, tuple[State, Array, Array, Array]]:
+    notes, action = player.act(going.notes, going.observation, key)
+    state, step = task.step(going.state, action)
+    total = going.total + jnp.where(going.alive, step.reward, 0.0)
+    alive = going.alive & ~(step.terminated | step.truncated)
+    return _Going(state, notes, step.observation, alive, total), (state, action, step.reward, going.alive)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _returns(task: Task, player: Player, keys: Key[Array, " E"]) -> Float[Array, " E"]:
+    def one(key: PRNGKeyArray) -> Float[Array, ""]:
+        reset_key, act_key = jax.random.split(key)
+        act_keys = jax.random.split(act_key, task.episode_steps)
+        end, _ = jax.lax.scan(
+            lambda going, act_key: (_go_on(task, player, going, act_key)[0], None), _begin(task, player, reset_key), act_keys
+        )
+        return end.total
+
+    return jax.vmap(one)(keys)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _recorded(task: Task, player: Player, key: PRNGKeyArray) -> tuple[State, State, Array, Array, Array]:
+    reset_key, act_key = jax.random.split(key)
+    going = _begin(task, player, reset_key)
+    act_keys = jax.random.split(act_key, task.episode_steps)
+    _, (states, actions, rewards, alive) = jax.lax.scan(functools.partial(_go_on, task, player), going, act_keys)
+    return going.state, states, actions, rewards, alive

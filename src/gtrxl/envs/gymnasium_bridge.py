@@ -1,0 +1,203 @@
+"""Any task as a Gymnasium environment: one, or many that step together in one compiled call.
+
+B environments, O numbers in an observation.
+"""
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+from gymnasium.vector import AutoresetMode
+from gymnasium.vector.utils import batch_space
+from jaxtyping import Array, Bool, Float, Key, PRNGKeyArray
+
+from gtrxl.envs.catalogue import make_task
+from gtrxl.envs.contract import State, Step, Task
+from gtrxl.envs.errors import TaskError, in_range
+from gtrxl.envs.pictures import frame
+
+SEEDS = 2**32
+"""Seeds are taken modulo this."""
+
+
+class TaskEnv(gymnasium.Env[np.ndarray, Any]):
+    """One stream of a task. `reset(seed=...)` decides all episodes from there on."""
+
+    metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 10}  # noqa: RUF012 (the base class declares it so)
+
+    def __init__(self, task: Task | str, *, render_mode: str | None = None, **arguments: int):
+        """`task` is a task or its text; `arguments` are the task's own."""
+        self.task = _task(task, arguments)
+        self.render_mode = _render_mode(render_mode)
+        self.observation_space = self.task.observation_space
+        self.action_space = self.task.action_space
+        self._key: PRNGKeyArray | None = None
+        self._state: State = None
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict[str, Any]]:
+        """Begins an episode. Options: none."""
+        super().reset(seed=seed)
+        if seed is not None or self._key is None:
+            self._key = jax.random.key(_fresh(self.np_random) if seed is None else seed % SEEDS)
+        self._key, self._state, observation = _reset(self.task, self._key)
+        return np.array(observation), {}
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        """Takes one action."""
+        if self._state is None:
+            raise TaskError("step comes after reset, got step first; call reset() once before the first step")
+        _check_action(action, self.action_space, "action")
+        self._state, step = _step(self.task, self._state, _numbers(action, self.action_space))
+        return np.array(step.observation), float(step.reward), bool(step.terminated), bool(step.truncated), {}
+
+    def render(self) -> np.ndarray | None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """A picture of the state, if the render mode is "rgb_array"."""
+        return None if self.render_mode is None or self._state is None else frame(self.task, self._state)
+
+
+class TaskVectorEnv(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
+    """B streams of a task, stepped together. Environment i plays exactly what a `TaskEnv` with seed + i plays.
+
+    The step after an episode's end begins the next one and ignores its action (`AutoresetMode.NEXT_STEP`).
+    """
+
+    metadata: dict[str, Any] = {  # noqa: RUF012 (the base class declares it so)
+        "render_modes": ["rgb_array"],
+        "render_fps": 10,
+        "autoreset_mode": AutoresetMode.NEXT_STEP,
+    }
+
+    def __init__(self, task: Task | str, num_envs: int = 1, *, render_mode: str | None = None, **arguments: int):
+        """`task` is a task or its text; `arguments` are the task's own."""
+        in_range("num_envs", num_envs, least=1, hint="1,024 step nearly as fast as one")
+        self.task = _task(task, arguments)
+        self.num_envs = num_envs
+        self.render_mode = _render_mode(render_mode)
+        self.single_observation_space = self.task.observation_space
+        self.single_action_space = self.task.action_space
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self._keys: Key[Array, " B"] | None = None
+        self._states: State = None
+        self._ended: Bool[Array, " B"] = jnp.zeros(num_envs, bool)
+
+    def reset(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """Begins an episode in every environment. A whole number seeds environment i with seed + i. Options: none."""
+        if seed is None or isinstance(seed, int | np.integer):
+            super().reset(seed=None if seed is None else int(seed))
+            seeds = [None] * self.num_envs if seed is None else [int(seed) + i for i in range(self.num_envs)]
+        else:
+            seeds = list(seed)
+            if len(seeds) != self.num_envs:
+                raise TaskError(
+                    f"seed must have one entry for each of {self.num_envs} environments, got {len(seeds)}; or give one number"
+                )
+        if self._keys is None or any(each is not None for each in seeds):
+            given = np.array([_fresh(self.np_random) if each is None else each % SEEDS for each in seeds], np.uint32)
+            fresh = jax.vmap(jax.random.key)(given)
+            unseeded = jnp.array([each is None for each in seeds])
+            self._keys = fresh if self._keys is None else jnp.where(unseeded, self._keys, fresh)
+        self._keys, self._states, observations = _reset_all(self.task, self._keys)
+        self._ended = jnp.zeros(self.num_envs, bool)
+        return np.array(observations), {}
+
+    def step(self, actions: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        """One action in each environment, or the begin of its next episode."""
+        if self._states is None:
+            raise TaskError("step comes after reset, got step first; call reset() once before the first step")
+        actions = _numbers(actions, self.single_action_space)
+        _check_actions(actions, self.single_action_space, self.num_envs)
+        self._keys, self._states, step = _step_all(self.task, self._keys, self._states, self._ended, actions)
+        self._ended = step.terminated | step.truncated
+        reward = np.array(step.reward, np.float64)
+        return np.array(step.observation), reward, np.array(step.terminated), np.array(step.truncated), {}
+
+    def render(self) -> tuple[np.ndarray, ...] | None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """A picture of each environment, if the render mode is "rgb_array"."""
+        if self.render_mode is None or self._states is None:
+            return None
+        states = jax.tree.map(np.asarray, self._states)
+        return tuple(frame(self.task, jax.tree.map(lambda leaf: leaf[i], states)) for i in range(self.num_envs))
+
+
+def _task(task: Task | str, arguments: dict[str, int]) -> Task:
+    if isinstance(task, str):
+        return make_task(task, **arguments)
+    if arguments:
+        raise TaskError(f"a task that is made already takes no arguments, got {', '.join(arguments)}; give its name instead")
+    return task
+
+
+def _render_mode(mode: str | None) -> str | None:
+    if mode not in (None, "rgb_array"):
+        raise TaskError(f"render_mode must be None or 'rgb_array', got {mode!r}; there is no window to draw in")
+    return mode
+
+
+def _fresh(generator: np.random.Generator) -> int:
+    return int(generator.integers(SEEDS))
+
+
+def _numbers(actions: Any, space: gymnasium.Space) -> np.ndarray:
+    return np.asarray(actions, np.int32 if isinstance(space, gymnasium.spaces.Discrete) else np.float32)
+
+
+def _check_action(action: Any, space: gymnasium.Space, name: str) -> None:
+    if isinstance(space, gymnasium.spaces.Discrete):
+        if not space.contains(action):
+            raise TaskError(f"{name} must be a whole number from 0 to {space.n - 1}, got {action!r}; see env.action_space")
+    elif np.shape(action) != space.shape:
+        raise TaskError(f"{name} must have shape {space.shape}, got {np.shape(action)}; see env.action_space")
+
+
+def _check_actions(actions: np.ndarray, space: gymnasium.Space, count: int) -> None:
+    shape = (count, *(space.shape or ()))
+    if actions.shape != shape:
+        raise TaskError(f"actions must have shape {shape}, got {actions.shape}; one action for each environment")
+    if isinstance(space, gymnasium.spaces.Discrete) and (actions.min() < 0 or actions.max() >= space.n):
+        wrong = actions[(actions < 0) | (actions >= space.n)][0]
+        raise TaskError(f"actions must be whole numbers from 0 to {space.n - 1}, got {wrong}; see envs.single_action_space")
+
+
+def _begin(task: Task, key: PRNGKeyArray) -> tuple[PRNGKeyArray, State, Float[Array, " O"]]:
+    later, now = jax.random.split(key)
+    return later, *task.reset(now)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _reset(task: Task, key: PRNGKeyArray) -> tuple[PRNGKeyArray, State, Array]:
+    return _begin(task, key)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _step(task: Task, state: State, action: Array) -> tuple[State, Step]:
+    return task.step(state, action)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _reset_all(task: Task, keys: Key[Array, " B"]) -> tuple[Key[Array, " B"], State, Array]:
+    return jax.vmap(functools.partial(_begin, task))(keys)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _step_all(
+    task: Task, keys: Key[Array, " B"], states: State, ended: Bool[Array, " B"], actions: Array
+) -> tuple[Key[Array, " B"], State, Step]:
+    def resume(keys: Key[Array, " B"], stepped: State, step: Step) -> tuple[Key[Array, " B"], State, Step]:
+        def one(key: PRNGKeyArray, state: State, step: Step, ended: Bool[Array, ""]) -> tuple[PRNGKeyArray, State, Step]:
+            later, first, observation = _begin(task, key)
+            no = jnp.zeros((), bool)
+            begun = (later, first, Step(observation=observation, reward=jnp.float32(0), terminated=no, truncated=no))
+            return jax.tree.map(lambda new, old: jnp.where(ended, new, old), begun, (key, state, step))
+
+        return jax.vmap(one)(keys, stepped, step, ended)
+
+    stepped, step = jax.vmap(task.step)(states, actions)
+    # Most steps end no episode; drawing new ones is left out then.
+    return jax.lax.cond(ended.any(), resume, lambda *same: same, keys, stepped, step)
