@@ -1,5 +1,6 @@
 """The command line: what it prints, where, and with which exit code."""
 
+import dataclasses
 import json
 import pathlib
 import subprocess
@@ -95,7 +96,61 @@ def test_help_teaches_every_command(capsys: pytest.CaptureFixture[str]):
     for name in cli.COMMANDS:
         code, out, _ = run(name, "--help", capsys=capsys)
         assert code == 0
-        assert "--json" in out
+        assert "--" in out.replace("--help", "")
+        assert ("--json" in out) == (name in ("params", "cores", "demo", "tasks", "eval"))
+
+
+def test_train_help_shows_the_defaults_of_its_task_and_learner(capsys: pytest.CaptureFixture[str]):
+    def words(*arguments: str) -> str:
+        return " ".join(run("train", *arguments, "--help", capsys=capsys)[1].replace("│", " ").split())
+
+    assert "--learner.eps-eta" in words()
+    assert "--learner.clip" in words("--algorithm", "ppo")
+    assert "--learner.eps-eta" not in words("--algorithm=ppo")
+    assert "(default: 128)" in words("--core", "lstm")
+    assert words("grid-numpad-3x3") != words("grid-numpad")
+
+
+def test_a_task_may_be_named_after_the_options():
+    from gtrxl.commands import Train
+
+    late, early = Train.parse(["--seed", "3", "grid-numpad-3x3"]), Train.parse(["grid-numpad-3x3", "--seed", "3"])
+    assert dataclasses.asdict(late) == dataclasses.asdict(early)
+    assert late.net.memory >= 96
+
+
+@pytest.mark.parametrize(("arguments", "line"), [
+    (["train", "elephant"], "gtrxl: task must be one of grid-numpad,"),
+    (["train", "--core", "elephant"], "gtrxl: there is no core 'elephant'"),
+    (["train", "grid-numpad:size=9"], "gtrxl: size must be from 2 to 4, got 9"),
+    (["train", "--algorithm", "elephant"], "gtrxl: algorithm must be one of vmpo, ppo, vtrace, got 'elephant'"),
+    (["train", "--config", "nothing.json"], "gtrxl: there is no file nothing.json"),
+    (["train", "--learner.lam", "2"], "gtrxl: lam must be"),
+    (["train", "--streams", "0"], "gtrxl: streams must be at least 1, got 0"),
+    (["resume", "nowhere"], "gtrxl: there is no run in nowhere"),
+    (["eval", "nowhere"], "gtrxl: there is no run in nowhere"),
+    (["watch", "nowhere"], "gtrxl: there is no run in nowhere"),
+    (["export", "nowhere"], "gtrxl: there is no run in nowhere"),
+])  # fmt: skip
+def test_what_is_wrong_with_a_run_is_one_line(
+    arguments: list[str], line: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run(*arguments, capsys=capsys)
+    assert (code, out) == (2, "")
+    assert err.startswith(line)
+    assert err.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_tasks_lists_every_task_with_its_scores(capsys: pytest.CaptureFixture[str]):
+    from gtrxl.envs import TASKS
+
+    code, out, _ = run("tasks", capsys=capsys)
+    assert code == 0
+    assert [line.split()[0] for line in out.splitlines()[1:]] == list(TASKS)
+    scores = json.loads(run("tasks", "--json", capsys=capsys)[1])
+    assert all(scores[name]["random"] < scores[name]["best"] for name in TASKS)
 
 
 def test_bad_usage_is_exit_code_two(capsys: pytest.CaptureFixture[str]):

@@ -5,7 +5,6 @@ What a command needs is imported when it runs, so that `--help` does not wait fo
 """
 
 import dataclasses
-import io
 import json
 import pathlib
 import sys
@@ -14,9 +13,10 @@ from typing import Annotated, Any, Union
 
 import tyro
 from rich.console import Console
-from rich.table import Table
 
 import gtrxl
+from gtrxl.commands import Eval, Export, Resume, Tasks, Train, Watch
+from gtrxl.tables import print_table, table
 
 USER_ERROR = 2
 DESCRIPTION = "Memory for reinforcement-learning agents. `gtrxl COMMAND --help` explains a command; --version prints the version."
@@ -50,17 +50,17 @@ class Params:
             print(json.dumps(rows, indent=2))
             return
         columns = ["paper", "ours", "difference", *([part.replace("_", " ") for part in PARTS] if self.parts else ["core only"])]
-        table = _table("model", columns)
+        made = table("model", columns)
         for count in counts:
             shown = PARTS if self.parts else ("core",)
-            table.add_row(
+            made.add_row(
                 count.paper.label,
                 f"{count.paper.millions:g} M",
                 f"{count.total / 1e6:.3f} M",
                 f"{count.difference:+.2f} %",
                 *(f"{count.parts[part] / 1e6:.3f} M" for part in shown),
             )
-        _print(table)
+        print_table(made)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,10 +77,10 @@ class Cores:
         if self.json:
             print(json.dumps({name: line for name, (_, _, line) in CORES.items()}, indent=2))
             return
-        table = _table("core", [], "what it is")
+        made = table("core", [], "what it is")
         for name, (_, _, line) in CORES.items():
-            table.add_row(name, line)
-        _print(table)
+            made.add_row(name, line)
+        print_table(made)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,7 +128,7 @@ class Demo:
         if self.json:
             print(rows.read_text(), end="")
             return
-        _print(picture.table(results))
+        print_table(picture.table(results))
         print(f"\n{picture.summary(results)}\nchance is {100 * results['chance']:.1f} %")
         print(f"wrote {', '.join(map(str, (rows, *figures)))}")
 
@@ -138,17 +138,32 @@ class Demo:
         return f"gtrxl demo --cores {' '.join(self.cores)} --updates {self.updates} --seed {self.seed} --repeats {self.repeats}"
 
 
-COMMANDS: dict[str, type[Any]] = {"params": Params, "cores": Cores, "demo": Demo}
-"""Name -> command. To add one, write its dataclass and name it here."""
+COMMANDS: dict[str, type[Any]] = {
+    "train": Train,
+    "resume": Resume,
+    "eval": Eval,
+    "watch": Watch,
+    "export": Export,
+    "tasks": Tasks,
+    "cores": Cores,
+    "params": Params,
+    "demo": Demo,
+}
+"""Name -> command. To add one, write its dataclass (commands about runs: `commands.py`) and name it here."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs a command line; 0 when all went well, 2 for what the user can put right, which is said in one line."""
+    """Runs a command line; 0 when all went well, 2 for what the user can put right, said in one line, 3 if a run diverged."""
     argv = sys.argv[1:] if argv is None else list(argv)
     if argv in (["--version"], ["-V"]):
         print(f"gtrxl {gtrxl.__version__}")
         return 0
     choices = tuple(Annotated[command, tyro.conf.subcommand(name)] for name, command in COMMANDS.items())
+    try:
+        if argv[:1] == ["train"]:
+            return Train.parse(argv[1:]).run()
+    except (ValueError, OSError) as error:
+        return _said(error)
     command: Any = tyro.cli(  # pyright: ignore[reportCallIssue]
         Union[choices],  # noqa: UP007 # pyright: ignore[reportArgumentType]
         prog="gtrxl",
@@ -157,13 +172,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         config=(tyro.conf.FlagCreatePairsOff,),
     )
     try:
-        command.run()
+        return command.run() or 0
     except (ValueError, OSError) as error:
-        if isinstance(error, ValueError) and not type(error).__module__.startswith("gtrxl."):
-            raise  # a mistake of ours keeps its traceback
-        print(f"gtrxl: {error}", file=sys.stderr)
-        return USER_ERROR
-    return 0
+        return _said(error)
+
+
+def _said(error: ValueError | OSError) -> int:
+    """One line for what the user can put right."""
+    if isinstance(error, ValueError) and not type(error).__module__.startswith("gtrxl."):
+        raise error  # a mistake of ours keeps its traceback
+    print(f"gtrxl: {error}", file=sys.stderr)
+    return USER_ERROR
 
 
 class _Progress:
@@ -195,24 +214,3 @@ class _Progress:
         tenth = max(1, self._total // 10)
         if self._lines and self._done // tenth != (self._done - step) // tenth:
             print(said, file=sys.stderr)
-
-
-def _table(first: str, numbers: list[str], *texts: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column(first, no_wrap=True)
-    for name in numbers:
-        table.add_column(name, justify="right", no_wrap=True)
-    for name in texts:
-        table.add_column(name)
-    return table
-
-
-def _print(table: Table) -> None:
-    """Fits the window at a terminal; in a file or a pipe nothing is cut, coloured or padded."""
-    console = Console()
-    if console.is_terminal:
-        console.print(table)
-        return
-    console = Console(width=200, file=io.StringIO())
-    console.print(table)
-    print("\n".join(line.rstrip() for line in console.file.getvalue().splitlines()))  # pyright: ignore[reportAttributeAccessIssue]

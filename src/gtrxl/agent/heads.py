@@ -24,8 +24,8 @@ class MLP(eqx.Module):
         self.hidden = Linear(input_size, hidden, key=hidden_key)
         self.output = Linear(hidden, output_size, key=output_key)
 
-    def __call__(self, x: Float[Array, " D"]) -> Float[Array, " O"]:
-        """One step's core output -> logits or values."""
+    def __call__(self, x: Float[Array, "*n D"]) -> Float[Array, "*n O"]:
+        """The core's output, of any number of steps -> logits or values."""
         return self.output(jax.nn.relu(self.hidden(x)))
 
 

@@ -75,6 +75,22 @@ class Block(eqx.Module):
         norm = self.norm_1 if self.norm_inputs else None
         return self._join(segment, self.attention.unroll(segment, memory, norm=norm, horizon=horizon, code=code))
 
+    def openness(
+        self,
+        segment: Float[Array, "B T D"],
+        memory: Float[Array, "B M D"],
+        *,
+        horizon: Int[Array, "B T"],
+        code: Float[Array, "P D"],
+    ) -> Float[Array, " 2"]:
+        """How far the gate after attention and the gate after the MLP stand open, on average; of variants with norm on inputs."""
+        attended = self.attention.unroll(segment, memory, norm=self.norm_1, horizon=horizon, code=code)
+        update = jax.nn.relu(attended)
+        y = self.gate_1(skip=segment, update=update)
+        first = self.gate_1.opening(skip=segment, update=update)
+        second = self.gate_2.opening(skip=y, update=jax.nn.relu(self.mlp(self.norm_2(y))))
+        return jnp.stack([jnp.mean(first), jnp.mean(second)]).astype(jnp.float32)
+
     def act(
         self,
         x: Float[Array, " D"],

@@ -24,6 +24,10 @@ class Gate(eqx.Module):
     @abc.abstractmethod
     def __call__(self, *, skip: Float[Array, "*n D"], update: Float[Array, "*n D"]) -> Float[Array, "*n D"]: ...
 
+    @abc.abstractmethod
+    def opening(self, *, skip: Float[Array, "*n D"], update: Float[Array, "*n D"]) -> Float[Array, "*n D"]:
+        """From 0, the stream passes unchanged, to 1. What a run reports as the gate's openness."""
+
 
 class ResidualGate(Gate):
     """No gate: x + y. TrXL and TrXL-I."""
@@ -33,6 +37,10 @@ class ResidualGate(Gate):
 
     def __call__(self, *, skip: Float[Array, "*n D"], update: Float[Array, "*n D"]) -> Float[Array, "*n D"]:
         return skip + update
+
+    def opening(self, *, skip: Float[Array, "*n D"], update: Float[Array, "*n D"]) -> Float[Array, "*n D"]:
+        """Always 1."""
+        return jnp.ones_like(skip)
 
 
 class InputGate(Gate):
@@ -47,6 +55,10 @@ class InputGate(Gate):
     def __call__(self, *, skip: Float[Array, "*n D"], update: Float[Array, "*n D"]) -> Float[Array, "*n D"]:
         return jax.nn.sigmoid(flat_matmul(skip, self.w_g.astype(skip.dtype))) * skip + update
 
+    def opening(self, *, skip: Float[Array, "*n D"], update: Float[Array, "*n D"]) -> Float[Array, "*n D"]:
+        """1 - sigmoid(W_g x): how much of the stream is held back. The update always passes."""
+        return jax.nn.sigmoid(-flat_matmul(skip, self.w_g.astype(skip.dtype)))
+
 
 class OutputGate(Gate):
     """x + sigmoid(W_g x - b_g) * y."""
@@ -59,8 +71,11 @@ class OutputGate(Gate):
         self.b_g = _bias(d_model, bias, default=1.0)
 
     def __call__(self, *, skip: Float[Array, "*n D"], update: Float[Array, "*n D"]) -> Float[Array, "*n D"]:
-        dtype = skip.dtype
-        return skip + jax.nn.sigmoid(flat_matmul(skip, self.w_g.astype(dtype)) - along_last(self.b_g, skip)) * update
+        return skip + self.opening(skip=skip, update=update) * update
+
+    def opening(self, *, skip: Float[Array, "*n D"], update: Float[Array, "*n D"]) -> Float[Array, "*n D"]:
+        """sigmoid(W_g x - b_g)."""
+        return jax.nn.sigmoid(flat_matmul(skip, self.w_g.astype(skip.dtype)) - along_last(self.b_g, skip))
 
 
 class HighwayGate(Gate):
@@ -78,6 +93,10 @@ class HighwayGate(Gate):
         carry = jax.nn.sigmoid(flat_matmul(skip, self.w_g.astype(dtype)) + along_last(self.b_g, skip))
         return carry * skip + (1 - carry) * update
 
+    def opening(self, *, skip: Float[Array, "*n D"], update: Float[Array, "*n D"]) -> Float[Array, "*n D"]:
+        """1 - s."""
+        return jax.nn.sigmoid(-flat_matmul(skip, self.w_g.astype(skip.dtype)) - along_last(self.b_g, skip))
+
 
 class SigTanhGate(Gate):
     """x + sigmoid(W_g y - b_g) * tanh(U_g y)."""
@@ -93,6 +112,11 @@ class SigTanhGate(Gate):
         dtype = skip.dtype
         opening, content = jnp.split(flat_matmul(update, self.wu_g.astype(dtype)), 2, axis=-1)
         return skip + jax.nn.sigmoid(opening - along_last(self.b_g, skip)) * jnp.tanh(content)
+
+    def opening(self, *, skip: Float[Array, "*n D"], update: Float[Array, "*n D"]) -> Float[Array, "*n D"]:
+        """sigmoid(W_g y - b_g)."""
+        opening, _ = jnp.split(flat_matmul(update, self.wu_g.astype(skip.dtype)), 2, axis=-1)
+        return jax.nn.sigmoid(opening - along_last(self.b_g, skip))
 
 
 class GRUGate(Gate):
@@ -118,6 +142,13 @@ class GRUGate(Gate):
         z = jax.nn.sigmoid(y_z + x_z - along_last(self.b_g, skip))
         h = jnp.tanh(y_g + flat_matmul(r * skip, self.u_g.astype(dtype)))
         return (1 - z) * skip + z * h
+
+    def opening(self, *, skip: Float[Array, "*n D"], update: Float[Array, "*n D"]) -> Float[Array, "*n D"]:
+        """z."""
+        dtype, size = skip.dtype, skip.shape[-1]
+        y_z = flat_matmul(update, self.w_rzg[:, size : 2 * size].astype(dtype))
+        x_z = flat_matmul(skip, self.u_rz[:, size:].astype(dtype))
+        return jax.nn.sigmoid(y_z + x_z - along_last(self.b_g, skip))
 
 
 def _bias(d_model: int, bias: float | None, *, default: float) -> Array:

@@ -14,7 +14,7 @@ from gtrxl.cores.attention import ATTENTION
 from gtrxl.cores.block import Block, steps_back
 from gtrxl.cores.contract import DTYPES, Core, check_dtype
 from gtrxl.cores.errors import CoreError, at_least
-from gtrxl.cores.gates import GATES
+from gtrxl.cores.gates import GATES, ResidualGate
 from gtrxl.cores.layers import Linear
 from gtrxl.cores.positions import window_code
 
@@ -166,12 +166,7 @@ class Transformer(Core):
         self, xs: Float[Array, "B T D_in"], states: Memory, resets: Bool[Array, "B T"]
     ) -> tuple[Float[Array, "B T D"], Memory]:
         """`unroll` for B streams, states with B in front: every product takes all steps of all streams at once."""
-        back = partial(steps_back, memory=self.memory)
-        horizon = jax.vmap(lambda resets, filled: back(resets, filled=filled))(resets, states.filled)
-        code = window_code(self.memory, size=self.output_size)
-        # Slots that hold nothing are masked, and read as zeros: whatever stands there cannot turn up as 0 * nan.
-        real = jnp.arange(self.memory)[None, :] >= self.memory - states.filled[:, None]
-        memories = jnp.swapaxes(jax.lax.stop_gradient(states.inputs), 0, 1)
+        horizon, code, real, memories = self._segment(states, resets)
 
         def layer(segment: Array, of: tuple[Block, Array]) -> tuple[Array, Array]:
             block, memory = of
@@ -184,6 +179,29 @@ class Transformer(Core):
         newest = jax.lax.stop_gradient(jnp.swapaxes(inputs, 0, 1))
         remembered = jnp.concatenate([states.inputs, newest], axis=2)[:, :, xs.shape[1] :]
         return ys.astype(jnp.float32), Memory(inputs=remembered, filled=jnp.minimum(horizon[:, -1] + 1, self.memory))
+
+    def openness(self, xs: Float[Array, "B T D_in"], states: Memory, resets: Bool[Array, "B T"]) -> Float[Array, "L 2"]:
+        """How far the two gates of each layer stand open on these steps: 0 passes the stream unchanged."""
+        if not self.blocks.norm_inputs or isinstance(self.blocks.gate_1, ResidualGate):
+            raise CoreError("openness needs a core with gates; trxl and trxl-i have none")
+        horizon, code, real, memories = self._segment(states, resets)
+
+        def layer(segment: Array, of: tuple[Block, Array]) -> tuple[Array, Array]:
+            block, memory = of
+            seen = {"memory": jnp.where(real[..., None], memory, 0), "horizon": horizon, "code": code}
+            return block.unroll(segment, **seen), block.openness(segment, **seen)
+
+        _, openness = jax.lax.scan(layer, self.embed(xs.astype(DTYPES[self.dtype])), (self.blocks, memories))
+        return openness
+
+    def _segment(self, states: Memory, resets: Bool[Array, "B T"]) -> tuple[Array, Array, Array, Array]:
+        """What every layer of an unroll shares: horizons, position code, which slots are real; and the memories, layer first."""
+        back = partial(steps_back, memory=self.memory)
+        horizon = jax.vmap(lambda resets, filled: back(resets, filled=filled))(resets, states.filled)
+        code = window_code(self.memory, size=self.output_size)
+        # Slots that hold nothing are masked, and read as zeros: whatever stands there cannot turn up as 0 * nan.
+        real = jnp.arange(self.memory)[None, :] >= self.memory - states.filled[:, None]
+        return horizon, code, real, jnp.swapaxes(jax.lax.stop_gradient(states.inputs), 0, 1)
 
     def unstacked(self) -> tuple[Block, ...]:
         """The layers one by one, for loops that must not slice them at every step."""

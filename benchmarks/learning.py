@@ -1,0 +1,142 @@
+"""Does it learn? Runs the sets of training runs that docs/learning.md shows, and draws their curves.
+
+    python benchmarks/learning.py grid-2x2 --jobs 2        # runs what is not there yet, goes on with what was stopped
+    python benchmarks/learning.py --draw                   # only the table and the figure, from the runs there are
+
+Every run is one `gtrxl train` command, kept with its curve in docs/data/learning.json.
+"""
+
+import concurrent.futures
+import dataclasses
+import json
+import pathlib
+import subprocess
+import sys
+from typing import Annotated
+
+import tyro
+
+from gtrxl.report import learning
+
+SEEDS = 3
+OTHERS = ("none", "lstm", "trxl", "trxl-i")
+
+
+@dataclasses.dataclass(frozen=True)
+class Planned:
+    """One run."""
+
+    task: str
+    core: str
+    seed: int
+    options: tuple[str, ...] = ()
+
+    @property
+    def command(self) -> list[str]:
+        """Its command line, without the folder."""
+        core = [] if self.core == "gtrxl-gru" else ["--core", self.core]
+        return ["gtrxl", "train", self.task, *core, "--seed", str(self.seed), *self.options]
+
+    def folder(self, root: pathlib.Path, of: str) -> pathlib.Path:
+        """Where it is kept."""
+        return root / of / f"{self.core}-{self.seed}"
+
+
+SETS: dict[str, list[Planned]] = {
+    "first": [Planned("grid-numpad", "gtrxl-gru", seed) for seed in range(5)],
+    "grid-2x2": [Planned("grid-numpad", core, seed, ("--devices", "1")) for seed in range(SEEDS) for core in OTHERS],
+    "grid-3x3": [
+        Planned("grid-numpad-3x3", core, seed, ("--devices", "1"))
+        for core, seeds in (("gtrxl-gru", 3), ("trxl-i", 1), ("trxl", 1), ("lstm", 1), ("none", 1))
+        for seed in range(seeds)
+    ],
+    "t-maze": [Planned("t-maze", core, seed, ("--devices", "1")) for seed in range(3) for core in ("gtrxl-gru", "none")],
+    "numpad-2x2": [Planned("numpad-2x2", core, 0, ("--devices", "1")) for core in ("gtrxl-gru", "lstm")],
+}
+"""Name -> runs, with the default settings of each task and core; `first` is the README's first command, on all cores."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Which sets to run, and where things go."""
+
+    sets: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
+    runs: pathlib.Path = pathlib.Path("runs/learning")
+    jobs: int = 1
+    draw: bool = False
+    data: pathlib.Path = pathlib.Path("docs/data/learning.json")
+    figures: pathlib.Path = pathlib.Path("docs/img")
+    steps: int | None = None
+    """Frames of each run instead of the task's default."""
+
+
+def run(planned: Planned, folder: pathlib.Path, steps: int | None) -> int:
+    """Starts a run, goes on with it, or leaves it alone if it has finished."""
+    program = [sys.executable, "-m"]
+    if (folder / "result.json").exists() and json.loads((folder / "result.json").read_text())["status"] != "stopped":
+        return 0
+    length = [] if steps is None else ["--steps", str(steps)]
+    if (folder / "checkpoints").exists() and (folder / "config.json").exists():
+        words = ["gtrxl", "resume", str(folder)]
+    else:
+        words = [*planned.command, *length, "--run", str(folder), "--no-board"]
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "log.txt").open("a") as log:
+        return subprocess.run([*program, *words], stdout=log, stderr=subprocess.STDOUT, check=False).returncode
+
+
+def collect(settings: Settings) -> None:
+    """All runs there are -> the data file, the table, the figures."""
+    from gtrxl.envs import make_task, reference_scores
+
+    records, sets = [], {}
+    for name, plans in SETS.items():
+        for planned in plans:
+            folder = planned.folder(settings.runs, name)
+            if (folder / "metrics.jsonl").exists() and (folder / "metrics.jsonl").stat().st_size:
+                config = json.loads((folder / "config.json").read_text())
+                command = " ".join(planned.command)
+                if config["steps"] and "--steps" not in command and settings.steps is not None:
+                    command += f" --steps {config['steps']}"
+                made = learning.record(folder, command=command) | {"set": name}
+                records.append(made)
+                sets.setdefault(name, []).append(made)
+    settings.data.parent.mkdir(parents=True, exist_ok=True)
+    lines = ",\n".join("  " + json.dumps(each) for each in records)
+    settings.data.write_text(f'{{"made_by": "python benchmarks/learning.py", "runs": [\n{lines}\n]}}\n')
+    tasks = dict.fromkeys(each["task"] for each in records)
+    known = {task: reference_scores(make_task(task)) for task in tasks}
+    scores = {
+        task: {
+            name: level
+            for name, level in (("perfect memory", of.best), ("no memory", of.memoryless), ("random", of.random))
+            if level is not None
+        }
+        for task, of in known.items()
+    }
+    if "grid-2x2" in sets:  # the same task and frames as `first`: one picture for all cores
+        sets["grid-2x2"] = sets["grid-2x2"] + [each for each in sets.pop("first", []) if each["seed"] < SEEDS]
+    for name, here in sets.items():
+        learning.draw(here, scores, [settings.figures / f"learning-{name}.png"])
+    print(learning.table(records))
+
+
+def main() -> None:
+    """Runs, then collects."""
+    settings = tyro.cli(Settings, description=__doc__)
+    unknown = [name for name in settings.sets if name not in SETS]
+    if unknown:
+        sys.exit(f"sets must be among {', '.join(SETS)}, got {unknown[0]!r}")
+    with concurrent.futures.ThreadPoolExecutor(settings.jobs) as pool:
+        jobs = {
+            pool.submit(run, planned, planned.folder(settings.runs, name), settings.steps): planned
+            for name in settings.sets
+            for planned in SETS[name]
+        }
+        for done in concurrent.futures.as_completed(jobs):
+            print(" ".join(jobs[done].command), "ended with", done.result(), flush=True)
+    collect(settings)
+
+
+if __name__ == "__main__":
+    main()

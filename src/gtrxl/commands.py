@@ -1,0 +1,262 @@
+"""The commands about runs: train, resume, eval, watch, export, and the list of tasks. `cli.py` lists all commands."""
+
+import contextlib
+import dataclasses
+import io
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import tyro
+
+from gtrxl.tables import print_table, table
+
+if TYPE_CHECKING:
+    from gtrxl.runtime.runs import Run
+
+DIVERGED, INTERRUPTED = 3, 130
+Checkpoint = Literal["best", "last"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Train:
+    """Train an agent: `gtrxl train [TASK] [--core NAME]`. Without arguments, Grid Numpad 2x2 with GTrXL-GRU."""
+
+    @staticmethod
+    def parse(argv: Sequence[str]) -> Any:
+        """The command of a line. Defaults depend on task, core and algorithm, so these are looked for first."""
+        from gtrxl.runtime import config as configs
+
+        def given(flag: str) -> str | None:
+            for place, word in enumerate(argv):
+                if word == flag and place + 1 < len(argv):
+                    return argv[place + 1]
+                if word.startswith(f"{flag}="):
+                    return word.partition("=")[2]
+            return None
+
+        file = given("--config")
+        chosen = {name: value for name in ("core", "algorithm", "preset") if (value := given(f"--{name}")) is not None}
+        if file is not None and "preset" in chosen:
+            raise configs.RunError("--config and --preset both say where settings begin; give one of them")
+        guess = argv[0] if argv and not argv[0].startswith("-") else None
+        while True:
+            if file is None:
+                base = configs.defaults(**chosen, **({} if guess is None else {"task": guess}))  # pyright: ignore[reportArgumentType]
+            else:
+                base = configs.read(Path(file))
+            command = _train_of(type(base.learner))
+            fields = {field.name: getattr(base, field.name) for field in dataclasses.fields(base)}
+            parsed = _parsed(command, argv, command(**fields))
+            if file is not None or guess is not None or parsed.task == base.task:
+                return parsed
+            guess = parsed.task  # a task named after the options: begin again, with its defaults
+
+
+def _parsed(command: type[Any], argv: Sequence[str], default: Any) -> Any:
+    """What tyro makes of a line. A setting that the record itself refuses is our error, said in our one line."""
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            return tyro.cli(command, args=argv, default=default, prog="gtrxl train", config=(tyro.conf.FlagCreatePairsOff,))
+    except SystemExit as stop:
+        cause: BaseException | None = stop
+        while cause is not None:
+            if isinstance(cause, ValueError) and type(cause).__module__.startswith("gtrxl."):
+                raise cause from None
+            cause = cause.__context__
+        sys.stderr.write(said.getvalue())
+        raise
+
+
+def _train_of(learner: type[Any]) -> type[Any]:
+    from gtrxl.runtime.config import Config
+
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class TrainCommand(Config[learner]):
+        """Train an agent to remember, here and now: acting, task and learning in one compiled program.
+
+        Shows the return as it grows, beside the scores of a random policy and of a player with a perfect memory, and ends with
+        a curve. The run's folder keeps settings, metrics and checkpoints; a run that is killed goes on with `gtrxl resume RUN`.
+        Defaults depend on the task, the core and the algorithm: what is shown below is what would be used.
+        """
+
+        task: tyro.conf.Positional[str] = "grid-numpad"
+        """What to learn: a name from `gtrxl tasks`, arguments after a colon: grid-numpad:size=3,episode_steps=100."""
+        run_: Annotated[Path | None, tyro.conf.arg(name="run")] = None
+        """The run's folder; it must hold no run yet. Under runs/ if left out."""
+        config: Path | None = None
+        """Settings to begin with: RUN/config.json of another run repeats it; other options change it."""
+        preset: Literal["small", "paper"] = "small"
+        """`small` learns on a laptop; `paper` has the paper's sizes and settings (Numpad), for large machines."""
+        quiet: bool = False
+        """Show nothing but the end."""
+        no_board: bool = False
+        """Write no TensorBoard files."""
+
+        def run(self) -> int:
+            """Trains, and says how it ended."""
+            from gtrxl.runtime.train import train
+
+            settings = {field.name: getattr(self, field.name) for field in dataclasses.fields(Config)}
+            return _ended(train(Config(**settings), run=self.run_, quiet=self.quiet, board=not self.no_board))
+
+    return TrainCommand
+
+
+@dataclasses.dataclass(frozen=True)
+class Resume:
+    """Go on with a run from its last checkpoint, as if it had never stopped."""
+
+    run_: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(name="run")]
+    """The run's folder."""
+    steps: int | None = None
+    """Frames in all, if the run shall be longer than it was made for."""
+    quiet: bool = False
+    """Show nothing but the end."""
+
+    def run(self) -> int:
+        """Trains on."""
+        from gtrxl.runtime.train import resume
+
+        return _ended(resume(self.run_, steps=self.steps, quiet=self.quiet))
+
+
+@dataclasses.dataclass(frozen=True)
+class Eval:
+    """Play whole episodes with a trained agent, on seeds that training never saw, and print the mean return."""
+
+    run_: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(name="run")]
+    """The run's folder."""
+    episodes: int = 256
+    """How many episodes."""
+    seed: int = 0
+    """Decides the episodes."""
+    checkpoint: Checkpoint = "best"
+    """Which agent: of the best report, or the last."""
+    greedy: bool = False
+    """Take the likeliest action instead of drawing one."""
+    task: str | None = None
+    """Another task with the same spaces, for example a longer corridor: t-maze:corridor=100."""
+    json: bool = False
+    """Print one JSON object instead."""
+
+    def run(self) -> None:
+        """Plays and prints."""
+        from gtrxl.runtime.playing import evaluate
+
+        said = evaluate(
+            self.run_, episodes=self.episodes, seed=self.seed, which=self.checkpoint, greedy=self.greedy, task=self.task
+        )
+        if self.json:
+            print(json.dumps(dataclasses.asdict(said)))
+            return
+        low, high = said.interval
+        interval = f"95 % interval {low:.2f} to {high:.2f}"
+        print(f"{said.task}: mean return {said.mean_return:.2f} ({interval}) over {said.episodes} episodes")
+        print(f"random {said.random:.2f}, perfect memory {said.best:.2f}: {said.normalised:.1f} of 100")
+
+
+@dataclasses.dataclass(frozen=True)
+class Watch:
+    """Draw an episode of a trained agent: a GIF, or a folder of PNG frames."""
+
+    run_: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(name="run")]
+    """The run's folder."""
+    to: Path | None = None
+    """A file that ends in .gif, or a folder for frames; RUN/episode.gif if left out."""
+    seed: int = 0
+    """Decides the episode."""
+    checkpoint: Checkpoint = "best"
+    """Which agent: of the best report, or the last."""
+    greedy: bool = False
+    """Take the likeliest action instead of drawing one."""
+    secret: bool = False
+    """Also show what is hidden from the agent."""
+    fps: float = 8.0
+    """Frames a second of the GIF."""
+
+    def run(self) -> None:
+        """Plays, draws, writes."""
+        from gtrxl.runtime.watching import watch
+
+        path, score, steps = watch(
+            self.run_, self.to, seed=self.seed, which=self.checkpoint, greedy=self.greedy, secret=self.secret, fps=self.fps
+        )
+        print(f"wrote {path}: {steps} steps, return {score:g}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Export:
+    """Write a trained agent's weights as safetensors, with a small JSON card."""
+
+    run_: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(name="run")]
+    """The run's folder."""
+    to: Path | None = None
+    """The file to write, ending in .safetensors; RUN/agent.safetensors if left out."""
+    checkpoint: Checkpoint = "best"
+    """Which agent: of the best report, or the last."""
+
+    def run(self) -> None:
+        """Writes both files."""
+        from gtrxl.runtime.export import export
+
+        weights, card = export(self.run_, self.to, which=self.checkpoint)
+        print(f"wrote {weights} and {card}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Tasks:
+    """List the tasks: what can be learned, with the scores of a random policy and of a player with a perfect memory."""
+
+    json: bool = False
+    """Print one JSON object instead."""
+
+    def run(self) -> None:
+        """Prints the catalogue."""
+        from gtrxl.envs.catalogue import TASKS, make_task
+        from gtrxl.envs.scores import reference_scores
+
+        scores = {name: reference_scores(make_task(name)) for name in TASKS}
+        if self.json:
+            print(
+                json.dumps({name: {"about": TASKS[name].about, **dataclasses.asdict(scores[name])} for name in TASKS}, indent=2)
+            )
+            return
+        made = table("task", ["random", "no memory", "perfect memory"], "what it is")
+        for name, entry in TASKS.items():
+            known = scores[name]
+            without = "" if known.memoryless is None else f"{known.memoryless:.2f}"
+            made.add_row(name, f"{known.random:.2f}", without, f"{known.best:.2f}", entry.about)
+        print_table(made)
+
+
+def _ended(run: "Run") -> int:
+    """Says how a run ended: the curve, the scores to compare with, what to do next."""
+    from gtrxl.envs.catalogue import make_task
+    from gtrxl.envs.scores import reference_scores
+    from gtrxl.runtime.curves import amount, curve
+    from gtrxl.runtime.terminal import can_draw, duration
+    from gtrxl.runtime.train import lines
+
+    scores = reference_scores(make_task(run.config.task))
+    points = [(row["frames"], row["return_mean"]) for row in run.rows if row["return_mean"] is not None]
+    if can_draw(sys.stdout) and points:
+        print(curve(points, lines(scores), width=78, height=16))
+    if run.mean_return is not None:
+        last = run.rows[-1]
+        compared = ", ".join(f"{name} {score:.2f}" for name, score in lines(scores).items())
+        print(
+            f"return {run.mean_return:.2f} late in {amount(last['frames'])} frames, {duration(last['seconds'])} ({compared}): "
+            f"{scores.normalised(run.mean_return):.0f} of 100"
+        )
+    if run.status == "diverged":
+        print(f"diverged: a loss or gradient was not finite; the last good checkpoint is in {run.folder}", file=sys.stderr)
+        return DIVERGED
+    if run.status == "stopped":
+        print(f"stopped; `gtrxl resume {run.folder}` goes on")
+        return INTERRUPTED
+    print(f"in {run.folder}; `gtrxl eval {run.folder}` plays new episodes, `gtrxl watch {run.folder}` draws one")
+    return 0

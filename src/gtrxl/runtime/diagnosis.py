@@ -1,0 +1,34 @@
+"""What is looked at between reports, on a few streams: how stale the memory is, how far the gates stand open.
+
+S streams, H + T steps of their trail, L layers.
+"""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from gtrxl.agent.agent import Agent
+from gtrxl.cores import Transformer
+from gtrxl.cores.gates import ResidualGate
+from gtrxl.runtime.loop import Trail
+
+
+def staleness(agent: Agent, trail: Trail, *, unroll: int) -> Float[Array, ""]:
+    """KL between acting with a memory made anew by these weights and acting with the stored one, mean over S streams and T steps.
+
+    The stored memory was written by earlier weights. The new one is made from what the stream saw in the H steps before.
+    """
+    streams = trail.reset.shape[0]
+    stored, _, _ = agent.unroll(trail.observation[:, -unroll:], trail.memory, resets=trail.reset[:, -unroll:])
+    anew, _, _ = agent.unroll(trail.observation, agent.initial_state(streams), resets=trail.reset)
+    parts = stored.kl_from(jax.tree.map(lambda leaf: leaf[:, -unroll:], anew))
+    return jnp.mean(sum(parts.values(), jnp.zeros(())))
+
+
+def openness(agent: Agent, trail: Trail, *, unroll: int) -> Float[Array, "L 2"] | None:
+    """How far each layer's two gates stand open (0 passes the stream unchanged); None for cores without gates."""
+    core = agent.core
+    if not isinstance(core, Transformer) or not core.blocks.norm_inputs or isinstance(core.blocks.gate_1, ResidualGate):
+        return None
+    xs = agent.torso(trail.observation[:, -unroll:])
+    return core.openness(xs, trail.memory, trail.reset[:, -unroll:])
