@@ -144,7 +144,7 @@ class PPO(Learner):
         between("value_cost", self.value_cost, least=0.0, hint="0.5 is usual")
 
     def targets(self, inputs: Inputs) -> Float[Array, "B T"]:
-        """lambda-returns by the values at the time of acting, in reward units: the same in every pass."""
+        """lambda-returns by the values at the time of acting, in reward units; the last value is the caller's choice."""
         return _returns(inputs, value=inputs.behaviour_value, lam=self.lam)
 
     def loss(self, multipliers: Multipliers, inputs: Inputs) -> tuple[Float[Array, ""], Metrics]:

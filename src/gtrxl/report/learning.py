@@ -59,7 +59,7 @@ def late(rows: Sequence[Mapping[str, Any]]) -> float | None:
     return round(sum(row["return_mean"] * row["episodes"] for row in last) / episodes, 3) if episodes else None
 
 
-def first_above(of: Record, level: float) -> tuple[float, float] | None:
+def first_above(of: Record, level: float) -> tuple[int, float] | None:
     """Frames and seconds at which a run's curve first reached a level."""
     return next(((frames, seconds) for frames, seconds, mean in of["points"] if mean >= level), None)
 
@@ -84,7 +84,7 @@ def draw(
     files: Sequence[Path],
     *,
     title: str = "",
-    columns: int = 3,
+    columns: int = 2,
 ) -> None:
     """One panel for each task: every seed a thin line, their median a thick one; `scores` has levels by task and name."""
     import matplotlib
@@ -95,17 +95,15 @@ def draw(
     tasks = list(dict.fromkeys(each["task"] for each in records))
     wide = min(columns, len(tasks))
     high = -(-len(tasks) // wide)
-    figure, axes = plt.subplots(high, wide, figsize=(5.2 * wide, 3.7 * high), squeeze=False, layout="constrained")
+    figure, axes = plt.subplots(high, wide, figsize=(7.6 * wide, 3.7 * high), squeeze=False, layout="constrained")
     for axis in axes.flat[len(tasks) :]:
         axis.set_visible(False)
     for axis, task in zip(axes.flat, tasks, strict=False):
         here = [each for each in records if each["task"] == task and each["points"]]
-        for name, level in scores.get(task, {}).items():
+        for level, name in _levels(scores.get(task, {})):
             axis.axhline(level, color="#bbbbbb", linewidth=0.9, linestyle=(0, (4, 3)), zorder=0)
-            axis.annotate(
-                f"{name} {level:.3g}", (0.995, level), xycoords=("axes fraction", "data"), ha="right", va="bottom", fontsize=8,
-                color="#888888",
-            )  # fmt: skip
+            at = {"xy": (0.995, level), "xycoords": ("axes fraction", "data"), "ha": "right", "va": "bottom"}
+            axis.annotate(f"{name} {level:.3g}", **at, fontsize=8, color="#777777")
         for core in dict.fromkeys(each["core"] for each in here):
             runs = [each["points"] for each in here if each["core"] == core]
             colour = COLOURS.get(core, "#444444")
@@ -121,10 +119,24 @@ def draw(
         axis.set_ylim(bottom=0)
         axis.set_xlim(left=0)
         axis.spines[["top", "right"]].set_visible(False)
-        axis.legend(frameon=False, fontsize=8, loc="upper left")
+        axis.legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1.01, 0.5))
     if title:
         figure.suptitle(title, fontsize=11)
     for file in files:
         file.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(file, dpi=110, metadata={"Date": None} if file.suffix == ".svg" else None)
     plt.close(figure)
+
+
+def _levels(scores: Mapping[str, float]) -> list[tuple[float, str]]:
+    """Levels with their names; those that would be drawn over each other share one line."""
+    if not scores:
+        return []
+    apart = 0.04 * max(scores.values())
+    shared: list[tuple[float, str]] = []
+    for name, level in sorted(scores.items(), key=lambda named: named[1]):
+        if shared and level - shared[-1][0] < apart:
+            shared[-1] = (shared[-1][0], f"{shared[-1][1]}, {name}")
+        else:
+            shared.append((level, name))
+    return shared

@@ -44,8 +44,8 @@ def train(
         chosen = {name: changes[name] for name in ("task", "core", "algorithm") if name in changes}
         config = configs.defaults(**chosen)
     config = choose_devices(configs.change(config, changes))
+    loop, training = build(config)  # sizes that cannot be are said before there is a folder
     folder = new_folder(config, run)
-    loop, training = build(config)
     keeping = checkpoints_of(folder, expected_bytes=size_of(training))  # an unwritable or full disk is said here
     configs.write(config, folder / "config.json")
     rows = Rows(folder / "metrics.jsonl")
