@@ -6,10 +6,15 @@ import os
 os.environ["JAX_PLATFORMS"] = "cpu"
 # xdist runs one worker for each core: XLA's own threads would only get in each other's way. Nearly all of the suite's time
 # is XLA compiling tiny programs, and without the costly passes it takes half as long.
-FLAGS = ["--xla_cpu_multi_thread_eigen=false", "--xla_backend_optimization_level=0"]
-if importlib.metadata.version("jaxlib").startswith(("0.8.", "0.9.", "0.10.")):  # XLA does not start with a flag it does not know
-    FLAGS.append("--xla_cpu_use_fusion_emitters=false")
-os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *FLAGS])
+# The fusion emitters' flag is one of these versions': XLA does not start with a flag it does not know.
+os.environ["XLA_FLAGS"] = " ".join(
+    [
+        os.environ.get("XLA_FLAGS", ""),
+        "--xla_cpu_multi_thread_eigen=false",
+        "--xla_backend_optimization_level=0",
+        *["--xla_cpu_use_fusion_emitters=false"] * importlib.metadata.version("jaxlib").startswith(("0.8.", "0.9.", "0.10.")),
+    ]
+)
 
 import hypothesis
 import jax
