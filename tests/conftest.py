@@ -18,6 +18,7 @@ os.environ["XLA_FLAGS"] = " ".join(
 
 import hypothesis
 import jax
+import pytest
 from jaxtyping import install_import_hook
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
@@ -25,3 +26,12 @@ install_import_hook("gtrxl", "beartype.beartype")
 
 hypothesis.settings.register_profile("gtrxl", deadline=None, derandomize=True, max_examples=25, print_blob=True)
 hypothesis.settings.load_profile("gtrxl")
+
+SLOW = ("test_ray", "test_check_core", "test_hosts", "test_train", "test_sweeps", "test_conductor", "test_fleet", "test_contract")
+"""The files that take longest. A file is one worker's, so these begin first and the short ones even out the end."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Slow files first; the order within a file stays."""
+    rank = {name: place for place, name in enumerate(SLOW)}
+    items.sort(key=lambda item: rank.get(item.path.stem, len(SLOW)))

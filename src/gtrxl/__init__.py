@@ -8,9 +8,9 @@ if TYPE_CHECKING:
     from gtrxl.cores import GRU, LSTM, Core, CoreError, Markov, Memory, Streams, Transformer, make_core, paper_core
     from gtrxl.envs import make_task
     from gtrxl.learner import PPO, VMPO, VTrace
+    from gtrxl.runtime.agents import evaluate, load
     from gtrxl.runtime.config import Config, Net, defaults
     from gtrxl.runtime.export import export, load_export
-    from gtrxl.runtime.playing import evaluate, load
     from gtrxl.runtime.runs import Run, read_run
     from gtrxl.runtime.train import resume, train
     from gtrxl.runtime.watching import watch
@@ -26,7 +26,7 @@ _HOMES = {
     "make_task": "envs",
     **dict.fromkeys(("Config", "Net", "defaults"), "runtime.config"),
     **dict.fromkeys(("export", "load_export"), "runtime.export"),
-    **dict.fromkeys(("evaluate", "load"), "runtime.playing"),
+    **dict.fromkeys(("evaluate", "load"), "runtime.agents"),
     **dict.fromkeys(("Run", "read_run"), "runtime.runs"),
     **dict.fromkeys(("resume", "train"), "runtime.train"),
     "watch": "runtime.watching",

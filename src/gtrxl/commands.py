@@ -20,6 +20,24 @@ DIVERGED, INTERRUPTED = 3, 130
 Checkpoint = Literal["best", "last"]
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Hosts:
+    """Several machines for one run of a compiled task: start the same command on each, with another --host."""
+
+    coordinator: str | None = None
+    """host:port of host 0, where the others find it; any free port."""
+    num_hosts: int = 1
+    """How many there are."""
+    host: int = 0
+    """Which of them this is, from 0. Host 0 keeps the run's folder."""
+
+    def join(self) -> None:
+        """Joins the others, if there are any."""
+        from gtrxl.runtime import hosts
+
+        hosts.join(self.coordinator, num_hosts=self.num_hosts, host=self.host)
+
+
 @dataclasses.dataclass(frozen=True)
 class Train:
     """Train an agent: `gtrxl train [TASK] [--core NAME]`. Without arguments, Grid Numpad 2x2 with GTrXL-GRU."""
@@ -46,7 +64,7 @@ class Train:
             if file is None:
                 base = configs.defaults(**chosen, **({} if guess is None else {"task": guess}))  # pyright: ignore[reportArgumentType]
             else:
-                base = configs.read(Path(file))
+                base = configs.read(Path(file), algorithm=chosen.get("algorithm"))
             command = _train_of(type(base.learner))
             fields = {field.name: getattr(base, field.name) for field in dataclasses.fields(base)}
             parsed = _parsed(command, argv, command(**fields))
@@ -72,11 +90,12 @@ def _parsed(command: type[Any], argv: Sequence[str], default: Any) -> Any:
 
 
 def _train_of(learner: type[Any]) -> type[Any]:
-    from gtrxl.runtime.config import Config
+    from gtrxl.runtime.config import Config, FleetSettings, GymSettings
 
     @dataclasses.dataclass(frozen=True, kw_only=True)
     class TrainCommand(Config[learner]):
-        """Train an agent to remember, here and now: acting, task and learning in one compiled program.
+        """Train an agent to remember. Our own tasks compile into one program with acting and learning; Gymnasium tasks (gym:ID)
+        are stepped by actors in processes of this machine, or on a Ray cluster, and a learner learns from what they send.
 
         Shows the return as it grows, beside the scores of a random policy and of a player with a perfect memory, and ends with
         a curve. The run's folder keeps settings, metrics and checkpoints; a run that is killed goes on with `gtrxl resume RUN`.
@@ -84,7 +103,10 @@ def _train_of(learner: type[Any]) -> type[Any]:
         """
 
         task: tyro.conf.Positional[str] = "grid-numpad"
-        """What to learn: a name from `gtrxl tasks`, arguments after a colon: grid-numpad:size=3,episode_steps=100."""
+        """What to learn: a name from `gtrxl tasks`, arguments after a colon: grid-numpad:size=3,episode_steps=100; or gym:ID, any
+        Gymnasium task: gym:CartPole-v1."""
+        gym: tyro.conf.OmitArgPrefixes[GymSettings] = dataclasses.field(default_factory=GymSettings)
+        fleet: tyro.conf.OmitArgPrefixes[FleetSettings] = dataclasses.field(default_factory=FleetSettings)
         run_: Annotated[Path | None, tyro.conf.arg(name="run")] = None
         """The run's folder; it must hold no run yet. Under runs/ if left out."""
         config: Path | None = None
@@ -95,11 +117,13 @@ def _train_of(learner: type[Any]) -> type[Any]:
         """Show nothing but the end."""
         no_board: bool = False
         """Write no TensorBoard files."""
+        hosts: tyro.conf.OmitArgPrefixes[Hosts] = Hosts()
 
         def run(self) -> int:
             """Trains, and says how it ended."""
             from gtrxl.runtime.train import train
 
+            self.hosts.join()
             settings = {field.name: getattr(self, field.name) for field in dataclasses.fields(Config)}
             return _ended(train(Config(**settings), run=self.run_, quiet=self.quiet, board=not self.no_board))
 
@@ -114,14 +138,18 @@ class Resume:
     """The run's folder."""
     steps: int | None = None
     """Frames in all, if the run shall be longer than it was made for."""
+    devices: int | None = None
+    """Devices of each host, if another number than before; 0 takes all there are."""
     quiet: bool = False
     """Show nothing but the end."""
+    hosts: tyro.conf.OmitArgPrefixes[Hosts] = Hosts()
 
     def run(self) -> int:
         """Trains on."""
         from gtrxl.runtime.train import resume
 
-        return _ended(resume(self.run_, steps=self.steps, quiet=self.quiet))
+        self.hosts.join()
+        return _ended(resume(self.run_, steps=self.steps, devices=self.devices, quiet=self.quiet))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,7 +173,7 @@ class Eval:
 
     def run(self) -> None:
         """Plays and prints."""
-        from gtrxl.runtime.playing import evaluate
+        from gtrxl.runtime.agents import evaluate
 
         said = evaluate(
             self.run_, episodes=self.episodes, seed=self.seed, which=self.checkpoint, greedy=self.greedy, task=self.task
@@ -156,7 +184,10 @@ class Eval:
         low, high = said.interval
         interval = f"95 % interval {low:.2f} to {high:.2f}"
         print(f"{said.task}: mean return {said.mean_return:.2f} ({interval}) over {said.episodes} episodes")
-        print(f"random {said.random:.2f}, perfect memory {said.best:.2f}: {said.normalised:.1f} of 100")
+        if said.best is None or said.normalised is None:
+            print(f"random {said.random:.2f}")
+        else:
+            print(f"random {said.random:.2f}, perfect memory {said.best:.2f}: {said.normalised:.1f} of 100")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -235,23 +266,28 @@ class Tasks:
 
 def _ended(run: "Run") -> int:
     """Says how a run ended: the curve, the scores to compare with, what to do next."""
+    from gtrxl.runtime import hosts
+
+    if not hosts.is_first():
+        print(f"host {hosts.number()} of {hosts.count()}: {run.status}; the run is in {run.folder} on host 0")
+        return {"finished": 0, "stopped": INTERRUPTED, "diverged": DIVERGED}.get(run.status, 1)
     from gtrxl.envs.catalogue import make_task
+    from gtrxl.envs.host import is_host
     from gtrxl.envs.scores import reference_scores
     from gtrxl.runtime.curves import amount, curve
     from gtrxl.runtime.terminal import can_draw, duration
     from gtrxl.runtime.train import lines
 
-    scores = reference_scores(make_task(run.config.task))
+    scores = None if is_host(run.config.task) else reference_scores(make_task(run.config.task))
+    levels = {} if scores is None else lines(scores)
     points = [(row["frames"], row["return_mean"]) for row in run.rows if row["return_mean"] is not None]
     if can_draw(sys.stdout) and points:
-        print(curve(points, lines(scores), width=78, height=16))
+        print(curve(points, levels, width=78, height=16))
     if run.mean_return is not None:
         last = run.rows[-1]
-        compared = ", ".join(f"{name} {score:.2f}" for name, score in lines(scores).items())
-        print(
-            f"return {run.mean_return:.2f} late in {amount(last['frames'])} frames, {duration(last['seconds'])} ({compared}): "
-            f"{scores.normalised(run.mean_return):.0f} of 100"
-        )
+        compared = ", ".join(f"{name} {score:.2f}" for name, score in levels.items())
+        said = "" if scores is None else f" ({compared}): {scores.normalised(run.mean_return):.0f} of 100"
+        print(f"return {run.mean_return:.2f} late in {amount(last['frames'])} frames, {duration(last['seconds'])}{said}")
     if run.status == "diverged":
         print(f"diverged: a loss or gradient was not finite; the last good checkpoint is in {run.folder}", file=sys.stderr)
         return DIVERGED

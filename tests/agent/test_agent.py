@@ -106,6 +106,7 @@ def test_the_first_policy_is_nearly_uniform_and_the_first_values_nearly_zero(cor
 
 def test_the_torso_is_two_tanh_layers():
     torso = loud("none", "gaussian").torso
+    assert isinstance(torso, Torso)
     x = y = normal(4, B, T, O)
     for layer in (torso.first, torso.second):
         y = np.tanh(y @ np.asarray(layer.weight) + np.asarray(layer.bias))

@@ -114,6 +114,14 @@ def test_what_a_file_leaves_out_has_the_default_of_its_task_core_and_algorithm(t
     assert configs.read(path) == dataclasses.replace(base, net=net, learner=learner, discount=1.0)
 
 
+def test_a_file_read_for_another_algorithm_keeps_all_but_the_learner(tmp_path):
+    written = configs.change(defaults(task="t-maze"), {"streams": 8, "learner": {"learning_rate": 2e-4}})
+    configs.write(written, tmp_path / "config.json")
+    read = configs.read(tmp_path / "config.json", algorithm="ppo")
+    assert read == dataclasses.replace(written, algorithm="ppo", learner=PPO())
+    assert configs.read(tmp_path / "config.json", algorithm="vmpo") == written
+
+
 def test_changes_replace_what_they_name_alone():
     base = odd("vmpo", "gtrxl-gru")
     changed = configs.change(base, {"steps": 9, "net": {"memory": 3}, "learner": {"eps_eta": 1}})

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from gtrxl.agent.encoder import Torso
 from gtrxl.runtime.diagnosis import openness, staleness
 from gtrxl.runtime.loop import Trail
 from tests.runtime.small import CUT, NET, B, T, random_agent, unrolled
@@ -24,7 +25,9 @@ def agent(seed=0, core="gtrxl-gru"):
 
 
 def observations():
-    size = agent().torso.first.weight.shape[0]
+    torso = agent().torso
+    assert isinstance(torso, Torso)
+    size = torso.first.weight.shape[0]
     return jnp.asarray(np.random.default_rng(1).standard_normal((B, LENGTH, size)), jnp.float32)
 
 

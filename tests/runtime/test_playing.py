@@ -11,13 +11,14 @@ import pytest
 from PIL import Image
 
 import gtrxl
+from gtrxl.agent.agent import vector_size
 from gtrxl.envs.scores import reference_scores
 from gtrxl.runtime import config as configs
 from gtrxl.runtime import watching
 from gtrxl.runtime.errors import RunError
 from gtrxl.runtime.export import named
 from gtrxl.runtime.playing import OTHER, Player, episode, returns
-from gtrxl.runtime.runs import checkpoints_of, shapes
+from gtrxl.runtime.runs import checkpoints_of, restore, shapes
 from tests.envs.stepping import begin as reset_one
 from tests.envs.stepping import run as step_many
 from tests.runtime.small import CUT, T, random_agent, unrolled
@@ -37,7 +38,9 @@ def run(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def player(run) -> Player:
-    return gtrxl.load(run)
+    loaded = gtrxl.load(run)
+    assert isinstance(loaded, Player)
+    return loaded
 
 
 def play(player, state, observation, *, greedy, seed=0):
@@ -64,7 +67,7 @@ def test_playing_step_by_step_scores_what_the_evaluation_does(player):
 def test_a_player_remembers_what_it_saw_since_the_episode_began():
     """Its likeliest actions are those of the network unrolled over all observations so far."""
     player = Player(agent=random_agent(CUT, spread=1.0), task=gtrxl.make_task(CUT))
-    seen = np.random.default_rng(0).standard_normal((T, *player.task.observation_space.shape)).astype(np.float32)
+    seen = np.random.default_rng(0).standard_normal((T, vector_size(player.task.observation_space))).astype(np.float32)
     resets = np.zeros((1, T), bool)
     policy, _, _ = unrolled(player.agent, seen[None], player.agent.initial_state(1), resets)
     thought, actions = player.initial_state(), []
@@ -137,14 +140,16 @@ def test_folders_and_checkpoints_that_are_not_there_are_named(run, tmp_path):
 
 
 def test_a_run_of_more_devices_than_there_are_can_be_played(tmp_path):
-    """Its checkpoints hold a trail for each device; the agent is the same on one."""
+    """Also if its checkpoints hold more streams of the trail than they do today."""
     config = dataclasses.replace(gtrxl.defaults(core="none"), devices=4)
     like = shapes(config)
-    assert like.trail.reset.shape[0] == 4 * 4
+    more = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((4 * 4, *leaf.shape[1:]), leaf.dtype), like.trail)
+    like = eqx.tree_at(lambda of: of.trail, like, more)
     state = eqx.tree_at(lambda of: of.key, like, jax.random.key(0))
     state = jax.tree.map(lambda leaf: np.ones(leaf.shape, leaf.dtype) if isinstance(leaf, jax.ShapeDtypeStruct) else leaf, state)
     configs.write(config, tmp_path / "config.json")
     checkpoints_of(tmp_path).save(10, state)
+    assert restore(config, checkpoints_of(tmp_path)).trail.reset.shape[0] == 4
     agent = gtrxl.load(tmp_path).agent
     assert all((np.asarray(array) == 1).all() for array in named(agent).values())
 

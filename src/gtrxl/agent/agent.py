@@ -1,36 +1,20 @@
-"""The agent that is trained on vectors: observation -> two tanh layers -> core -> policy and values.
+"""The agent that is trained: observation -> torso -> core -> policy and values.
 
-B streams, T steps, O numbers in an observation, D width, N values (one for each task).
+B streams, T steps, D width, N values (one for each task). Observations are arrays, or dicts of them, with B or [B, T] in front.
 """
-
-import math
 
 import equinox as eqx
 import gymnasium
 import jax
-import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
+from gtrxl.agent.encoder import Encoder, Torso
 from gtrxl.agent.errors import AgentError
 from gtrxl.agent.heads import MLP
+from gtrxl.agent.measuring import Measuring
 from gtrxl.agent.policies import Head, Policy
+from gtrxl.agent.scaling import RELU, scaled
 from gtrxl.cores import Core, State, Streams
-from gtrxl.cores.layers import Linear
-
-
-class Torso(eqx.Module):
-    """The paper's encoder for Numpad: two layers with tanh."""
-
-    first: Linear
-    second: Linear
-
-    def __init__(self, input_size: int, width: int, *, key: PRNGKeyArray):
-        first_key, second_key = jax.random.split(key)
-        self.first = _scaled(Linear(input_size, width, key=first_key), TANH)
-        self.second = _scaled(Linear(width, width, key=second_key), TANH)
-
-    def __call__(self, x: Float[Array, "*n O"]) -> Float[Array, "*n D"]:
-        return jnp.tanh(self.second(jnp.tanh(self.first(x))))
 
 
 class Agent(eqx.Module):
@@ -40,13 +24,15 @@ class Agent(eqx.Module):
     policy is nearly uniform and the first values nearly zero.
     """
 
-    torso: Torso
+    torso: Torso | Encoder | Measuring
     core: Core
     policy: MLP
     value: MLP
     head: Head = eqx.field(static=True)
 
-    def __init__(self, *, torso: Torso, core: Core, head: Head, hidden: int = 64, values: int = 1, key: PRNGKeyArray):
+    def __init__(
+        self, *, torso: Torso | Encoder | Measuring, core: Core, head: Head, hidden: int = 64, values: int = 1, key: PRNGKeyArray
+    ):
         policy_key, value_key = jax.random.split(key)
         self.torso = torso
         self.core = core
@@ -66,21 +52,25 @@ class Agent(eqx.Module):
         """A memory that is right under any weights."""
         return Streams(self.core, streams).plain(state)
 
-    def step(
-        self, observation: Float[Array, "B O"], state: State, *, reset: Bool[Array, " B"]
-    ) -> tuple[Policy, Float[Array, "B N"], State]:
+    def step(self, observation: PyTree, state: State, *, reset: Bool[Array, " B"]) -> tuple[Policy, Float[Array, "B N"], State]:
         """Acting: one step of every stream."""
-        y, state = Streams(self.core, len(observation)).step(self.torso(observation), state, reset=reset)
+        y, state = Streams(self.core, len(reset)).step(self.torso(observation), state, reset=reset)
         policy, value = self._answer(y)
         return policy, value, state
 
     def unroll(
-        self, observations: Float[Array, "B T O"], state: State, *, resets: Bool[Array, "B T"]
+        self, observations: PyTree, state: State, *, resets: Bool[Array, "B T"]
     ) -> tuple[Policy, Float[Array, "B T N"], State]:
         """Learning: T steps of every stream, from the memory as it was before them."""
-        ys, state = Streams(self.core, len(observations)).unroll(self.torso(observations), state, resets=resets)
+        ys, state = Streams(self.core, len(resets)).unroll(self.torso(observations), state, resets=resets)
         policy, value = self._answer(ys)
         return policy, value, state
+
+    def seen(self, observation: PyTree, *, axis: str | None = None) -> "Agent":
+        """The same agent after it has seen these: the statistics of its inputs, if it keeps any, follow them."""
+        if not isinstance(self.torso, Measuring):
+            return self
+        return eqx.tree_at(lambda of: of.torso, self, self.torso.follow(observation, axis=axis))
 
     def _answer(self, y: Float[Array, "*n D"]) -> tuple[Policy, Float[Array, "*n N"]]:
         return self.head(self.policy(y)), self.value(y)
@@ -97,13 +87,5 @@ def vector_size(space: gymnasium.spaces.Space) -> int:
     return space.shape[0]
 
 
-TANH, RELU = 5 / 3 * math.sqrt(3), math.sqrt(6)
-"""What `Linear`'s first weights, of variance 1 / (3 fan_in), are multiplied by before a tanh and before a ReLU."""
-
-
-def _scaled(linear: Linear, by: float) -> Linear:
-    return eqx.tree_at(lambda of: of.weight, linear, by * linear.weight)
-
-
 def _answering(mlp: MLP) -> MLP:
-    return eqx.tree_at(lambda of: (of.hidden, of.output), mlp, (_scaled(mlp.hidden, RELU), _scaled(mlp.output, 0.1)))
+    return eqx.tree_at(lambda of: (of.hidden, of.output), mlp, (scaled(mlp.hidden, RELU), scaled(mlp.output, 0.1)))

@@ -1,10 +1,7 @@
 """What the agent is told: words -> stable buckets -> embedding -> LSTM. W words, E embedding width, F features.
 
-Splitting text is done on the host, once per instruction, and does not depend on Python's `hash()`, which differs from
-one process to the next. What the compiled agent sees is a fixed number of bucket ids.
+Splitting text is done on the host, once per instruction. What the compiled agent sees is a fixed number of bucket ids.
 """
-
-import zlib
 
 import equinox as eqx
 import jax
@@ -14,11 +11,11 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from gtrxl.agent.errors import AgentError
 from gtrxl.cores import LSTM
+from gtrxl.envs.words import BUCKETS, NO_WORD, buckets_of
 
-BUCKETS = 1000
+__all__ = ["BUCKETS", "MAX_WORDS", "NO_WORD", "Language", "word_buckets"]
+
 MAX_WORDS = 16
-NO_WORD = -1
-"""The id that fills the rest of a short instruction."""
 
 
 def word_buckets(text: str, max_words: int = MAX_WORDS) -> np.ndarray:
@@ -31,8 +28,7 @@ def word_buckets(text: str, max_words: int = MAX_WORDS) -> np.ndarray:
     """
     if max_words < 1:
         raise AgentError(f"max_words must be at least 1, got {max_words}; {MAX_WORDS} holds DMLab-30's instructions")
-    buckets = [zlib.crc32(word.encode()) % BUCKETS for word in text.lower().split()[:max_words]]
-    return np.array(buckets + [NO_WORD] * (max_words - len(buckets)), np.int32)
+    return buckets_of(text, words=max_words)
 
 
 class Language(eqx.Module):

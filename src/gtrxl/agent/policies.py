@@ -1,4 +1,4 @@
-"""What an agent may do next, as a distribution over actions. A actions, or numbers in an action.
+"""What an agent may do next, as a distribution over actions. A actions, or numbers in an action; K choices among C values.
 
 A policy is a record of arrays with any leading axes (streams, steps): it travels through `scan` and is stored with an unroll.
 Sampling takes noise that was drawn beforehand: drawing for a whole unroll at once costs far less than drawing at every step.
@@ -11,9 +11,11 @@ import equinox as eqx
 import gymnasium
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from gtrxl.agent.errors import AgentError
+from gtrxl.envs.specs import ActionSpec
 from gtrxl.learner.divergences import kl_categorical, kl_covariance, kl_mean
 
 
@@ -21,15 +23,15 @@ class Policy(eqx.Module):
     """A distribution over actions."""
 
     @abc.abstractmethod
-    def sample(self, noise: Float[Array, "*n A"]) -> Array:
+    def sample(self, noise: PyTree) -> PyTree:
         """An action, from noise that `Head.noise` drew."""
 
     @abc.abstractmethod
-    def mode(self) -> Array:
+    def mode(self) -> PyTree:
         """The likeliest action."""
 
     @abc.abstractmethod
-    def log_prob(self, action: Array) -> Float[Array, "*n"]:
+    def log_prob(self, action: PyTree) -> Float[Array, "*n"]:
         """The logarithm of an action's probability (density)."""
 
     @abc.abstractmethod
@@ -102,6 +104,56 @@ class Gaussian(Policy):
         }
 
 
+class Hybrid(Policy):
+    """K choices and a vector of numbers at once, independent of each other; either may be missing.
+
+    Actions are dicts, "discrete" int32 [K] and "continuous" float32 [A], and so is the noise they are drawn from.
+    """
+
+    choices: Categorical | None
+    """Logits [*n, K, C]; choices among fewer than C values have logits of `NEVER` after them."""
+    numbers: Gaussian | None
+
+    def sample(self, noise: dict[str, Array]) -> dict[str, Array]:
+        """Every part from its own noise."""
+        return {name: part.sample(noise[name]) for name, part in self._parts.items()}
+
+    def mode(self) -> dict[str, Array]:
+        """The likeliest of every part."""
+        return {name: part.mode() for name, part in self._parts.items()}
+
+    def log_prob(self, action: dict[str, Array]) -> Float[Array, "*n"]:
+        """The parts' logarithms add up."""
+        return self._total({name: part.log_prob(action[name]) for name, part in self._parts.items()})
+
+    def entropy(self) -> Float[Array, "*n"]:
+        """The parts' entropies add up."""
+        return self._total({name: part.entropy() for name, part in self._parts.items()})
+
+    def kl_from(self, old: Policy) -> dict[str, Float[Array, "*n"]]:
+        """One part for all choices together, two for the numbers."""
+        assert isinstance(old, Hybrid)
+        kl = {}
+        if self.choices is not None and old.choices is not None:
+            kl |= {name: jnp.sum(part, axis=-1) for name, part in self.choices.kl_from(old.choices).items()}
+        if self.numbers is not None and old.numbers is not None:
+            kl |= self.numbers.kl_from(old.numbers)
+        return kl
+
+    @property
+    def _parts(self) -> dict[str, Categorical | Gaussian]:
+        parts = {"discrete": self.choices, "continuous": self.numbers}
+        return {name: part for name, part in parts.items() if part is not None}
+
+    def _total(self, terms: dict[str, Array]) -> Float[Array, "*n"]:
+        if "discrete" in terms:
+            terms["discrete"] = jnp.sum(terms["discrete"], axis=-1)
+        first, *others = terms.values()
+        return sum(others, first)
+
+
+NEVER = -1e9
+"""The logit of a value that a choice does not have. Finite: minus infinity times a probability of zero is not a number."""
 LEAST_SCALE = 1e-3
 """A standard deviation never falls below this; a density would have no bound."""
 
@@ -109,15 +161,16 @@ LEAST_SCALE = 1e-3
 class Head(eqx.Module):
     """Which policy an action space asks for, and how wide the layer before it must be."""
 
-    kind: str = eqx.field(static=True)
-    actions: int = eqx.field(static=True)
+    spec: ActionSpec = eqx.field(static=True)
     first_scale: float = eqx.field(static=True)
 
-    def __init__(self, space: gymnasium.spaces.Space, *, first_scale: float = 0.5):
-        if isinstance(space, gymnasium.spaces.Discrete):
-            self.kind, self.actions = "categorical", int(space.n)
+    def __init__(self, space: gymnasium.spaces.Space | ActionSpec, *, first_scale: float = 0.5):
+        if isinstance(space, ActionSpec):
+            self.spec = space
+        elif isinstance(space, gymnasium.spaces.Discrete):
+            self.spec = ActionSpec("categorical", discrete=(int(space.n),))
         elif isinstance(space, gymnasium.spaces.Box) and len(space.shape) == 1:
-            self.kind, self.actions = "gaussian", space.shape[0]
+            self.spec = ActionSpec("gaussian", continuous=space.shape[0])
         else:
             raise AgentError(f"actions must be Discrete or a Box with one axis, got {space}; wrap the task so that they are")
         self.first_scale = first_scale
@@ -125,22 +178,48 @@ class Head(eqx.Module):
     @property
     def width(self) -> int:
         """How many numbers make a policy."""
-        return self.actions if self.kind == "categorical" else 2 * self.actions
+        return sum(self.spec.discrete) + 2 * self.spec.continuous
 
     @property
     def parts(self) -> tuple[str, ...]:
         """The parts of its KL."""
-        return ("categorical",) if self.kind == "categorical" else ("mean", "covariance")
+        return ("categorical",) * bool(self.spec.discrete) + ("mean", "covariance") * bool(self.spec.continuous)
 
     def __call__(self, numbers: Float[Array, "*n W"]) -> Policy:
         """A layer's output as a policy; zeros are the uniform one, or a Gaussian at 0 with `first_scale`."""
-        if self.kind == "categorical":
+        if self.spec.kind == "categorical":
             return Categorical(numbers)
+        if self.spec.kind == "gaussian":
+            return self._gaussian(numbers)
+        logits = sum(self.spec.discrete)
+        return Hybrid(
+            choices=Categorical(self._padded(numbers[..., :logits])) if self.spec.discrete else None,
+            numbers=self._gaussian(numbers[..., logits:]) if self.spec.continuous else None,
+        )
+
+    def noise(self, key: PRNGKeyArray, shape: tuple[int, ...]) -> PyTree[Float[Array, "..."]]:
+        """What `sample` needs, for `shape` actions."""
+        if self.spec.kind == "categorical":
+            return jax.random.gumbel(key, (*shape, *self.spec.discrete))
+        if self.spec.kind == "gaussian":
+            return jax.random.normal(key, (*shape, self.spec.continuous))
+        choice_key, number_key = jax.random.split(key)
+        noise = {}
+        if self.spec.discrete:
+            noise["discrete"] = jax.random.gumbel(choice_key, (*shape, len(self.spec.discrete), max(self.spec.discrete)))
+        if self.spec.continuous:
+            noise["continuous"] = jax.random.normal(number_key, (*shape, self.spec.continuous))
+        return noise
+
+    def _gaussian(self, numbers: Float[Array, "*n W"]) -> Gaussian:
         mean, raw = jnp.split(numbers, 2, axis=-1)
         shift = math.log(math.expm1(self.first_scale - LEAST_SCALE))
         return Gaussian(mean=mean, scale=jax.nn.softplus(raw + shift) + LEAST_SCALE)
 
-    def noise(self, key: PRNGKeyArray, shape: tuple[int, ...]) -> Float[Array, "*n A"]:
-        """What `sample` needs, for `shape` actions."""
-        draw = jax.random.gumbel if self.kind == "categorical" else jax.random.normal
-        return draw(key, (*shape, self.actions))
+    def _padded(self, logits: Float[Array, "*n L"]) -> Float[Array, "*n K C"]:
+        """Logits side by side -> one row for each choice, all as long as the longest."""
+        counts = np.array(self.spec.discrete)
+        place = np.arange(counts.max())[None]
+        there = np.broadcast_to(place < counts[:, None], (len(counts), counts.max()))
+        rows = logits[..., np.where(there, (np.cumsum(counts) - counts)[:, None] + place, 0)]
+        return jnp.where(jnp.broadcast_to(there, rows.shape), rows, NEVER)

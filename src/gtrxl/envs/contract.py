@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 import equinox as eqx
 import gymnasium
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 State = Any
 """A pytree of arrays with fixed shapes; each task has its own named record."""
@@ -24,7 +24,8 @@ State = Any
 class Step(eqx.Module):
     """What an action led to."""
 
-    observation: Float[Array, "*stream O"]
+    observation: PyTree
+    """What `observation_space` says."""
     reward: Float[Array, "*stream"]
     terminated: Bool[Array, "*stream"]
     truncated: Bool[Array, "*stream"]
@@ -41,8 +42,8 @@ class Task(abc.ABC):
 
     @property
     @abc.abstractmethod
-    def observation_space(self) -> gymnasium.spaces.Box:
-        """A vector of float32."""
+    def observation_space(self) -> gymnasium.Space:
+        """A vector of float32, or a Dict of what `ObservationSpec.of` takes: pictures, texts and a vector."""
 
     @property
     @abc.abstractmethod
@@ -50,7 +51,7 @@ class Task(abc.ABC):
         """Whole numbers from 0, or a vector in [-1, 1]."""
 
     @abc.abstractmethod
-    def reset(self, key: PRNGKeyArray) -> tuple[State, Float[Array, " O"]]:
+    def reset(self, key: PRNGKeyArray) -> tuple[State, PyTree]:
         """Begins an episode; all that is random in it comes from `key`."""
 
     @abc.abstractmethod

@@ -1,6 +1,6 @@
 """Any task as a Gymnasium environment: one, or many that step together in one compiled call.
 
-B environments, O numbers in an observation.
+B environments.
 """
 
 import functools
@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
-from jaxtyping import Array, Bool, Float, Key, PRNGKeyArray
+from jaxtyping import Array, Bool, Key, PRNGKeyArray, PyTree
 
 from gtrxl.envs.catalogue import make_task
 from gtrxl.envs.contract import State, Step, Task
@@ -24,7 +24,7 @@ SEEDS = 2**32
 """Seeds are taken modulo this."""
 
 
-class TaskEnv(gymnasium.Env[np.ndarray, Any]):
+class TaskEnv(gymnasium.Env[Any, Any]):
     """One stream of a task. `reset(seed=...)` decides all episodes from there on."""
 
     metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 10}  # noqa: RUF012 (the base class declares it so)
@@ -38,28 +38,28 @@ class TaskEnv(gymnasium.Env[np.ndarray, Any]):
         self._key: PRNGKeyArray | None = None
         self._state: State = None
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begins an episode. Options: none."""
         super().reset(seed=seed)
         if seed is not None or self._key is None:
             self._key = jax.random.key(_fresh(self.np_random) if seed is None else seed % SEEDS)
         self._key, self._state, observation = _reset(self.task, self._key)
-        return np.array(observation), {}
+        return _told(observation), {}
 
-    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Takes one action."""
         if self._state is None:
             raise TaskError("step comes after reset, got step first; call reset() once before the first step")
         _check_action(action, self.action_space, "action")
         self._state, step = _step(self.task, self._state, _numbers(action, self.action_space))
-        return np.array(step.observation), float(step.reward), bool(step.terminated), bool(step.truncated), {}
+        return _told(step.observation), float(step.reward), bool(step.terminated), bool(step.truncated), {}
 
     def render(self) -> np.ndarray | None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """A picture of the state, if the render mode is "rgb_array"."""
         return None if self.render_mode is None or self._state is None else frame(self.task, self._state)
 
 
-class TaskVectorEnv(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
+class TaskVectorEnv(gymnasium.vector.VectorEnv[Any, np.ndarray, np.ndarray]):
     """B streams of a task, stepped together. Environment i plays exactly what a `TaskEnv` with seed + i plays.
 
     The step after an episode's end begins the next one and ignores its action (`AutoresetMode.NEXT_STEP`).
@@ -87,7 +87,7 @@ class TaskVectorEnv(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarra
 
     def reset(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[np.ndarray, dict[str, Any]]:
+    ) -> tuple[Any, dict[str, Any]]:
         """Begins an episode in every environment. A whole number seeds environment i with seed + i. Options: none."""
         if seed is None or isinstance(seed, int | np.integer):
             super().reset(seed=None if seed is None else int(seed))
@@ -105,9 +105,9 @@ class TaskVectorEnv(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarra
             self._keys = fresh if self._keys is None else jnp.where(unseeded, self._keys, fresh)
         self._keys, self._states, observations = _reset_all(self.task, self._keys)
         self._ended = jnp.zeros(self.num_envs, bool)
-        return np.array(observations), {}
+        return _told(observations), {}
 
-    def step(self, actions: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+    def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """One action in each environment, or the begin of its next episode."""
         if self._states is None:
             raise TaskError("step comes after reset, got step first; call reset() once before the first step")
@@ -116,7 +116,7 @@ class TaskVectorEnv(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarra
         self._keys, self._states, step = _step_all(self.task, self._keys, self._states, self._ended, actions)
         self._ended = step.terminated | step.truncated
         reward = np.array(step.reward, np.float64)
-        return np.array(step.observation), reward, np.array(step.terminated), np.array(step.truncated), {}
+        return _told(step.observation), reward, np.array(step.terminated), np.array(step.truncated), {}
 
     def render(self) -> tuple[np.ndarray, ...] | None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """A picture of each environment, if the render mode is "rgb_array"."""
@@ -138,6 +138,11 @@ def _render_mode(mode: str | None) -> str | None:
     if mode not in (None, "rgb_array"):
         raise TaskError(f"render_mode must be None or 'rgb_array', got {mode!r}; there is no window to draw in")
     return mode
+
+
+def _told(observation: PyTree) -> Any:
+    """In NumPy, to keep."""
+    return jax.tree.map(np.array, observation)
 
 
 def _fresh(generator: np.random.Generator) -> int:
@@ -165,13 +170,13 @@ def _check_actions(actions: np.ndarray, space: gymnasium.Space, count: int) -> N
         raise TaskError(f"actions must be whole numbers from 0 to {space.n - 1}, got {wrong}; see envs.single_action_space")
 
 
-def _begin(task: Task, key: PRNGKeyArray) -> tuple[PRNGKeyArray, State, Float[Array, " O"]]:
+def _begin(task: Task, key: PRNGKeyArray) -> tuple[PRNGKeyArray, State, PyTree]:
     later, now = jax.random.split(key)
     return later, *task.reset(now)
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _reset(task: Task, key: PRNGKeyArray) -> tuple[PRNGKeyArray, State, Array]:
+def _reset(task: Task, key: PRNGKeyArray) -> tuple[PRNGKeyArray, State, PyTree]:
     return _begin(task, key)
 
 
@@ -181,7 +186,7 @@ def _step(task: Task, state: State, action: Array) -> tuple[State, Step]:
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _reset_all(task: Task, keys: Key[Array, " B"]) -> tuple[Key[Array, " B"], State, Array]:
+def _reset_all(task: Task, keys: Key[Array, " B"]) -> tuple[Key[Array, " B"], State, PyTree]:
     return jax.vmap(functools.partial(_begin, task))(keys)
 
 

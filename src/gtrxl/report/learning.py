@@ -45,7 +45,7 @@ def record(folder: Path, *, command: str) -> dict[str, Any]:
         "devices": config["devices"],
         "command": command,
         "status": result["status"],
-        "return": late(seen),
+        "return": None if (mean := late(seen)) is None else round(mean, 3),
         "frames": rows[-1]["frames"] if rows else 0,
         "seconds": round(rows[-1]["seconds"], 1) if rows else 0.0,
         "points": points,
@@ -53,10 +53,10 @@ def record(folder: Path, *, command: str) -> dict[str, Any]:
 
 
 def late(rows: Sequence[Mapping[str, Any]]) -> float | None:
-    """The mean return of the last tenth of the rows."""
-    last = rows[-max(1, len(rows) // 10) :]
+    """The mean return of the episodes in the last tenth of the rows; None if no episode ended in them."""
+    last = [row for row in rows[-max(1, len(rows) // 10) :] if row["return_mean"] is not None]
     episodes = sum(row["episodes"] for row in last)
-    return round(sum(row["return_mean"] * row["episodes"] for row in last) / episodes, 3) if episodes else None
+    return sum(row["return_mean"] * row["episodes"] for row in last) / episodes if episodes else None
 
 
 def first_above(of: Record, level: float) -> tuple[int, float] | None:

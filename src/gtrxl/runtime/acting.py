@@ -1,6 +1,6 @@
 """Acting inside the compiled program: B streams of a task, stepped by an agent for T steps.
 
-B streams, T steps, O numbers in an observation.
+B streams, T steps. Observations are arrays, or dicts of them; actions too.
 
 Every observation an agent sees is a step of its stream, the last one of an episode too: there the action leads nowhere (`valid`
 is false), the value is what a truncated episode is bootstrapped from, and the next step begins a new episode. So the memory,
@@ -10,7 +10,7 @@ the learner and the task agree on what a step is, and no observation is lost.
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree
 
 from gtrxl.agent.agent import Agent
 from gtrxl.agent.policies import Policy
@@ -22,7 +22,7 @@ class Situation(eqx.Module):
     """Where B streams stand before their next action."""
 
     task: State
-    observation: Float[Array, "B O"]
+    observation: PyTree
     reset: Bool[Array, " B"]
     """This observation begins an episode."""
 
@@ -40,9 +40,9 @@ class Situation(eqx.Module):
 class Unroll(eqx.Module):
     """What happened in T steps of B streams: all fields have [B, T] in front, or [B] for a single step."""
 
-    observation: Float[Array, "*n O"]
+    observation: PyTree
     reset: Bool[Array, "*n"]
-    action: Array
+    action: PyTree
     behaviour: Policy
     value: Float[Array, "*n"]
     reward: Float[Array, "*n"]
@@ -70,13 +70,13 @@ UNCUT = 2**30
 def begin(task: Task, keys: Key[Array, " B"]) -> Situation:
     """B streams at the start of an episode; `keys` has one for each."""
 
-    def one(key: PRNGKeyArray) -> tuple[State, Array, Array]:
+    def one(key: PRNGKeyArray) -> tuple[State, PyTree, Array]:
         task_key, limit_key = jax.random.split(key)
         state, observation = task.reset(task_key)
         return state, observation, jax.random.randint(limit_key, (), 1, task.episode_steps + 1)
 
     state, observation, limit = jax.vmap(one)(keys)
-    streams = len(observation)
+    streams = len(limit)
     return Situation(
         task=state,
         observation=observation,
@@ -93,13 +93,13 @@ def act(
 ) -> tuple[State, Situation, Unroll, Ended]:
     """T steps of every stream, from a prepared memory; `keys` has one for each stream."""
 
-    def draw(key: PRNGKeyArray) -> tuple[Array, Key[Array, " T"]]:
+    def draw(key: PRNGKeyArray) -> tuple[PyTree, Key[Array, " T"]]:
         noise_key, reset_key = jax.random.split(key)
         return agent.head.noise(noise_key, (steps,)), jax.random.split(reset_key, steps)
 
     noise, reset_keys = jax.vmap(draw, out_axes=1)(keys)  # [T, B, A], [T, B]
 
-    def one(carry: tuple[State, Situation], random: tuple[Array, Key[Array, " B"]]):
+    def one(carry: tuple[State, Situation], random: tuple[PyTree, Key[Array, " B"]]):
         memory, now = carry
         noise, reset_keys = random
         policy, value, memory = agent.step(now.observation, memory, reset=now.reset)

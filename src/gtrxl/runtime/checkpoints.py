@@ -145,6 +145,11 @@ class Checkpoints:
         """The score that the checkpoint of `step` was saved with."""
         return self._card(step)["score"]
 
+    def shapes(self, which: Literal["last", "best"] | int = "last") -> dict[str, tuple[int, ...]]:
+        """The shape of every array of a checkpoint, by its name in the tree."""
+        arrays = self._card(self._find(which))["arrays"]
+        return {name: tuple(fields["shape"]) for name, fields in arrays.items()}
+
     def forget_after(self, step: int) -> None:
         """Remove the checkpoints later than `step`: the run goes on from there."""
         for later in self.steps():
@@ -298,13 +303,24 @@ def _quiet_orbax() -> Iterator[Any]:
             logger.setLevel(level)
 
 
+def _alone(ocp: Any) -> Any:
+    """What reads and writes. If JAX has several processes, one has all arrays and saves; Orbax would wait for the others."""
+    if jax.process_count() == 1:
+        return ocp.PyTreeCheckpointer()
+    mine = {"primary_host": jax.process_index(), "active_processes": {jax.process_index()}}
+    options = ocp.options.MultiprocessingOptions(**mine, barrier_sync_key_prefix="alone")
+    return ocp.Checkpointer(ocp.PyTreeCheckpointHandler(multiprocessing_options=options), multiprocessing_options=options)
+
+
 def _write_arrays(home: Path, arrays: dict[str, Any]) -> None:
-    with _quiet_orbax() as ocp, ocp.PyTreeCheckpointer() as writer:
+    if jax.process_count() > 1:
+        arrays = {name: np.asarray(array) for name, array in arrays.items()}  # Orbax takes a JAX array to have parts elsewhere
+    with _quiet_orbax() as ocp, _alone(ocp) as writer:
         writer.save(home, arrays)
 
 
 def _read_arrays(home: Path, like: dict[str, Any]) -> dict[str, Any]:
-    with _quiet_orbax() as ocp, ocp.PyTreeCheckpointer() as reader:
+    with _quiet_orbax() as ocp, _alone(ocp) as reader:
         anywhere = ocp.RestoreArgs(restore_type=np.ndarray)
         placed = {}
         for name, array in like.items():

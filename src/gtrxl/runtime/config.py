@@ -8,10 +8,13 @@ import json
 import math
 import typing
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeVar
+from typing import Annotated, Any, Generic, Literal, TypeVar
+
+import tyro
 
 from gtrxl.cores import CORES, CoreError, Transformer
 from gtrxl.envs.catalogue import make_task, spell
+from gtrxl.envs.host import HostTask, is_host
 from gtrxl.learner import LEARNERS, VMPO, Learner
 from gtrxl.runtime.errors import RunError
 
@@ -65,11 +68,53 @@ class Net:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class GymSettings:
+    """Gymnasium tasks (gym:ID): what the agent is shown."""
+
+    mask_velocity: bool = False
+    """Hide the velocities of a classic control task, so that it must be remembered where things were."""
+    previous: Literal["none", "action", "action+reward"] = "action"
+    """What is added to every observation: nothing, the previous action, or that and the reward it brought."""
+    raw_numbers: bool = False
+    """Take the floats of an observation as they are, not brought to a common size by their running mean and spread."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FleetSettings:
+    """Where tasks are stepped: inside the compiled program, or by actors that feed a learner."""
+
+    engine: Literal["auto", "device", "actors", "ray"] = "auto"
+    """`device`: task and learning in one compiled program; `actors`: Gymnasium tasks in processes of this machine; `ray`: the
+    same on a cluster; `auto`: what the task needs."""
+    actors: int = 0
+    """Processes that step tasks; 0 is one for each core of this machine."""
+    tasks: Annotated[int, tyro.conf.arg(name="tasks-per-actor")] = 0
+    """Tasks that each actor steps side by side; 0 shares the streams out among the actors."""
+    time_limit: float = 120.0
+    """Seconds that one call of a task may take before its actor is started anew."""
+    restarts: int = 10
+    """How often an actor is started anew without a whole unroll in between, before the run ends with its error."""
+    address: str | None = None
+    """Of a Ray cluster to join: `auto`, or host:port; without it --engine ray starts one on this machine."""
+
+    def __post_init__(self):
+        for name, least in {"actors": 0, "tasks": 0, "restarts": 0}.items():
+            if getattr(self, name) < least:
+                default = getattr(FleetSettings, name)
+                raise RunError(f"{name} must be at least {least}, got {getattr(self, name)}; the default is {default}")
+        if not 0 < self.time_limit < math.inf:
+            raise RunError(f"time_limit must be more than 0 seconds, got {self.time_limit}; the default is 120")
+        if self.address is not None and self.engine != "ray":
+            raise RunError(f"address must come with engine ray, got engine {self.engine!r}; add --engine ray")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Config(Generic[L]):
     """Everything that decides a run. The same settings and seed on the same machine give the same numbers."""
 
     task: str = "grid-numpad"
-    """What to learn: a name from `gtrxl tasks`, arguments after a colon: grid-numpad:size=3,episode_steps=100."""
+    """What to learn: a name from `gtrxl tasks`, arguments after a colon: grid-numpad:size=3,episode_steps=100; or gym:ID, any
+    Gymnasium task: gym:CartPole-v1."""
     core: str = "gtrxl-gru"
     """What remembers: a name from `gtrxl cores`."""
     algorithm: Algorithm = "vmpo"
@@ -92,6 +137,8 @@ class Config(Generic[L]):
     """Rows of metrics in the whole run, about."""
     checkpoint_every: int = 5
     """Reports between two checkpoints; the last report always has one."""
+    gym: GymSettings = dataclasses.field(default_factory=GymSettings)
+    fleet: FleetSettings = dataclasses.field(default_factory=FleetSettings)
     net: Net = dataclasses.field(default_factory=Net)
     learner: L = dataclasses.field(default_factory=VMPO)  # pyright: ignore[reportAssignmentType]
 
@@ -129,8 +176,32 @@ class Config(Generic[L]):
                 f"minibatches must divide streams, got {self.learner.minibatches} for {self.streams}; "
                 f"try --streams {self.learner.minibatches * max(1, self.streams // self.learner.minibatches)}"
             )
-        object.__setattr__(self, "task", spell(make_task(self.task)))
+        object.__setattr__(self, "task", self._spelled())
 
+    def _spelled(self) -> str:
+        """The task's one spelling; its engine is checked on the way."""
+        engine = self.fleet.engine
+        if not is_host(self.task):
+            if engine not in ("auto", "device"):
+                raise RunError(
+                    f"engine must be device for a compiled task, got {engine!r} for {self.task}; "
+                    "its Gymnasium form (gym:gtrxl/..., see `gtrxl tasks`) runs on actors"
+                )
+            if self.gym != GymSettings():
+                raise RunError(f"mask_velocity and previous are for Gymnasium tasks, got {self.task}; write gym:ID")
+            return spell(make_task(self.task))
+        if engine == "device":
+            raise RunError(f"engine must be actors or ray for {self.task}, got 'device'; leave it out for actors on this machine")
+        return self.host_task.name
+
+    @property
+    def host_task(self) -> HostTask:
+        """The Gymnasium task, as the agent is shown it."""
+        return HostTask.parse(self.task, mask_velocity=self.gym.mask_velocity, previous=self.gym.previous)
+
+
+PARTS = ("gym", "fleet", "net", "learner")
+"""The fields of `Config` that are records themselves."""
 
 _TRANSFORMER, _RECURRENT = Net(), Net(layers=1, width=128)
 _PAPER_TRANSFORMER = Net(layers=12, width=512, heads=8, head_dim=64, mlp=512, memory=512, torso=256, hidden=256)
@@ -171,8 +242,11 @@ def write(config: Config[Any], path: Path) -> None:
     path.write_text(json.dumps(as_dict(config), indent=2) + "\n")
 
 
-def read(path: Path) -> Config[Any]:
-    """The settings of a file that `write` made, or that was written by hand: what it leaves out has its default."""
+def read(path: Path, *, algorithm: str | None = None) -> Config[Any]:
+    """The settings of a file that `write` made, or that was written by hand: what it leaves out has its default.
+
+    With another `algorithm` than the file's, the learner's settings are that algorithm's defaults and all others the file's.
+    """
     try:
         data = json.loads(Path(path).read_text())
     except FileNotFoundError:
@@ -183,6 +257,8 @@ def read(path: Path) -> Config[Any]:
         raise RunError(f"{path} must be JSON, got {error}; RUN/config.json of any run shows the form") from None
     if not isinstance(data, dict):
         raise RunError(f"{path} must hold one JSON object, got {type(data).__name__}; RUN/config.json of any run shows the form")
+    if algorithm is not None and algorithm != data.get("algorithm", Config.algorithm):
+        data = {name: value for name, value in data.items() if name != "learner"} | {"algorithm": algorithm}
     first = {name: data[name] for name in ("task", "core", "algorithm") if name in data}
     for name, value in first.items():
         if not isinstance(value, str):
@@ -191,9 +267,9 @@ def read(path: Path) -> Config[Any]:
 
 
 def change(config: Config[Any], changes: dict[str, Any], *, where: str = "the settings") -> Config[Any]:
-    """The settings with some replaced; `net` and `learner` may be given as dicts of what to replace in them."""
+    """The settings with some replaced; `net`, `learner`, `gym` and `fleet` may be given as dicts of what to replace in them."""
     replaced = _typed(config, changes, where)
-    for part in ("net", "learner"):
+    for part in PARTS:
         if isinstance(changes.get(part), dict):
             current = getattr(config, part)
             replaced[part] = dataclasses.replace(current, **_typed(current, changes[part], f"{part} in {where}"))
@@ -208,7 +284,7 @@ def _typed(record: Any, changes: dict[str, Any], where: str) -> dict[str, Any]:
         if name not in fields:
             raise RunError(f"{where} must name settings there are, got {name!r}; there are {', '.join(fields)}")
         wanted = hints[name]
-        if name in ("net", "learner"):
+        if name in PARTS:
             if isinstance(value, dict):
                 continue
             if not dataclasses.is_dataclass(value):

@@ -19,7 +19,8 @@ def staleness(agent: Agent, trail: Trail, *, unroll: int) -> Float[Array, ""]:
     The stored memory was written by earlier weights. The new one is made from what the stream saw in the H steps before.
     """
     streams = trail.reset.shape[0]
-    stored, _, _ = agent.unroll(trail.observation[:, -unroll:], trail.memory, resets=trail.reset[:, -unroll:])
+    late = jax.tree.map(lambda leaf: leaf[:, -unroll:], trail.observation)
+    stored, _, _ = agent.unroll(late, trail.memory, resets=trail.reset[:, -unroll:])
     anew, _, _ = agent.unroll(trail.observation, agent.initial_state(streams), resets=trail.reset)
     parts = stored.kl_from(jax.tree.map(lambda leaf: leaf[:, -unroll:], anew))
     return jnp.mean(sum(parts.values(), jnp.zeros(())))
@@ -30,5 +31,5 @@ def openness(agent: Agent, trail: Trail, *, unroll: int) -> Float[Array, "L 2"] 
     core = agent.core
     if not isinstance(core, Transformer) or not core.blocks.norm_inputs or isinstance(core.blocks.gate_1, ResidualGate):
         return None
-    xs = agent.torso(trail.observation[:, -unroll:])
+    xs = agent.torso(jax.tree.map(lambda leaf: leaf[:, -unroll:], trail.observation))
     return core.openness(xs, trail.memory, trail.reset[:, -unroll:])

@@ -14,15 +14,24 @@ import numpy as np
 import gtrxl
 from gtrxl.agent.agent import Agent
 from gtrxl.envs.catalogue import make_task
+from gtrxl.envs.contract import Task
+from gtrxl.envs.host import HostTask, is_host
 from gtrxl.envs.scores import reference_scores
+from gtrxl.envs.spaces import Spaces
 from gtrxl.runtime import config as configs
+from gtrxl.runtime.agents import EnvFn, host_task
 from gtrxl.runtime.errors import RunError, first_line
-from gtrxl.runtime.playing import Player
+from gtrxl.runtime.host_player import HostPlayer
+from gtrxl.runtime.playing import AnyPlayer, Player
 from gtrxl.runtime.runs import Which, make_agent, read_run, restore_agent
 
 
 def export(
-    run: str | os.PathLike[str], to: str | os.PathLike[str] | None = None, *, which: Which | int = "best"
+    run: str | os.PathLike[str],
+    to: str | os.PathLike[str] | None = None,
+    *,
+    which: Which | int = "best",
+    env_fn: EnvFn | None = None,
 ) -> tuple[Path, Path]:
     """Writes NAME.safetensors and NAME.json, and returns where; `to` is the first of them, RUN/agent.safetensors if left out."""
     from safetensors.numpy import save_file
@@ -30,18 +39,19 @@ def export(
     path = Path(run) / "agent.safetensors" if to is None else Path(to)
     if path.suffix != ".safetensors":
         raise RunError(f"the file to export to must end in .safetensors, got {path}; its card is written beside it")
-    config, agent, update = restore_agent(run, which)
     trained = read_run(run)
-    scores = reference_scores(make_task(config.task))
-    arrays = {name: np.ascontiguousarray(array) for name, array in named(agent).items()}
+    host = host_task(trained.config, env_fn) if is_host(trained.config.task) else None
+    config, agent, update = restore_agent(run, which, spaces=None if host is None else host.spaces())
+    scores = None if host is not None else reference_scores(make_task(config.task))
+    arrays = {name: np.array(array, order="C") for name, array in named(agent).items()}
     card = {
         "what": f"{config.core} agent for {config.task}, trained by {config.algorithm} with gtrxl",
         "version": gtrxl.__version__,
         "update": update,
         "frames": update * config.streams * config.unroll,
         "return_late_in_training": trained.mean_return,
-        "random": scores.random,
-        "best": scores.best,
+        "random": None if scores is None else scores.random,
+        "best": None if scores is None else scores.best,
         "parameters": int(sum(array.size for array in arrays.values())),
         "arrays": {name: {"shape": list(array.shape), "dtype": str(array.dtype)} for name, array in arrays.items()},
         "config": configs.as_dict(config),
@@ -57,7 +67,7 @@ def export(
     return path, path.with_suffix(".json")
 
 
-def load_export(path: str | os.PathLike[str]) -> Player:
+def load_export(path: str | os.PathLike[str], *, env_fn: EnvFn | None = None) -> AnyPlayer:
     """The agent of an exported pair of files."""
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
@@ -76,8 +86,9 @@ def load_export(path: str | os.PathLike[str]) -> Player:
         raise RunError(f"cannot read {pair}: the card has no settings under `config`; `gtrxl export RUN` makes both")
     first = {name: data[name] for name in ("task", "core", "algorithm")}
     config = dataclasses.replace(configs.change(configs.defaults(**first), data, where="the card"), devices=1)
-    task = make_task(config.task)
-    like = eqx.filter_eval_shape(lambda: make_agent(config, task, jax.random.key(0)))
+    task = host_task(config, env_fn) if is_host(config.task) else make_task(config.task)
+    spaces = task.spaces() if isinstance(task, HostTask) else task
+    like = eqx.filter_eval_shape(lambda: make_agent(config, spaces, jax.random.key(0)))
     wanted = {name: tuple(leaf.shape) for name, leaf in named(like).items()}
     found = {name: array.shape for name, array in arrays.items()}
     others = sorted(name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name))
@@ -87,7 +98,11 @@ def load_export(path: str | os.PathLike[str]) -> Player:
     def filled(where: Any, leaf: Any) -> Any:
         return jnp.asarray(arrays[_name(where)]) if _name(where) in arrays else leaf
 
-    return Player(agent=jax.tree_util.tree_map_with_path(filled, like), task=task)
+    agent = jax.tree_util.tree_map_with_path(filled, like)
+    if isinstance(task, HostTask) and isinstance(spaces, Spaces):
+        return HostPlayer(agent=agent, task=task, spaces=spaces)
+    assert isinstance(task, Task)
+    return Player(agent=agent, task=task)
 
 
 def named(agent: Agent) -> dict[str, Any]:

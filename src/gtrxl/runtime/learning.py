@@ -1,4 +1,4 @@
-"""One learner step inside the compiled program: unrolls in, new weights out. B streams, T steps, O numbers in an observation."""
+"""One learner step inside the compiled program: unrolls in, new weights out. B streams, T steps."""
 
 from typing import TypeVar
 
@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from gtrxl.agent.agent import Agent
 from gtrxl.cores import State
@@ -23,7 +23,7 @@ class Batch(eqx.Module):
 
     unroll: Unroll
     memory: State
-    next_observation: Float[Array, "B O"]
+    next_observation: PyTree
     next_reset: Bool[Array, " B"]
 
 
@@ -62,7 +62,7 @@ class Update(eqx.Module):
     def __call__(self, trained: Trained, batch: Batch, key: PRNGKeyArray) -> tuple[Trained, Metrics]:
         """All epochs and minibatches of one batch, then the statistics of its returns."""
         epochs, parts = self.learner.epochs, self.learner.minibatches
-        streams = len(batch.next_observation)
+        streams = len(batch.next_reset)
         if epochs == parts == 1:
             trained, metrics, targets = self._step(trained, batch)
         else:
@@ -75,6 +75,8 @@ class Update(eqx.Module):
             trained, rows = jax.lax.scan(part, trained, chosen.reshape(epochs * parts, streams // parts))
             metrics = jax.tree.map(jnp.mean, rows)
             targets = self.learner.targets(self._inputs(trained.agent, trained.popart, batch))
+        agent = trained.agent.seen(batch.unroll.observation, axis=self.axis)
+        trained = eqx.tree_at(lambda of: of.agent, trained, agent)
         if self.popart_step:
             # After the step, not before: one pass through the network serves both. The step was small, and it is
             # the values in reward units that are kept.
@@ -127,7 +129,9 @@ class Update(eqx.Module):
 
     def _inputs(self, agent: Agent, stats: PopArt, batch: Batch) -> Inputs:
         unroll = batch.unroll
-        observations = jnp.concatenate([unroll.observation, batch.next_observation[:, None]], axis=1)
+        observations = jax.tree.map(
+            lambda seen, after: jnp.concatenate([seen, after[:, None]], axis=1), unroll.observation, batch.next_observation
+        )
         resets = jnp.concatenate([unroll.reset, batch.next_reset[:, None]], axis=1)
         policy, values, _ = agent.unroll(observations, batch.memory, resets=resets)
         policy = jax.tree.map(lambda leaf: leaf[:, :-1], policy)

@@ -1,20 +1,20 @@
 """The on-device loop: task, acting and learning in one compiled program, thousands of updates without a return to Python.
 
-B streams, T steps of an unroll, O numbers in an observation.
+B streams, T steps of an unroll.
 
 A period is the paper's T_target learner steps. At its start the acting network becomes a copy of the online one and the
 memory is prepared for it; then acting and learning alternate. Between periods the whole of training is one pytree, `Training`.
 
-On n devices every device acts for and learns from B / n of the streams, under `shard_map`; weights are the same on all of
-them, and the loss is that of the whole batch. Random numbers belong to streams, so that the number of devices changes rounding
-only.
+On n devices, of one host or several, each acts for and learns from B / n of the streams, under `shard_map`; weights are the
+same on all of them, and the loss is that of the whole batch. Random numbers belong to streams, so that the number of devices
+changes rounding only.
 """
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.sharding import PartitionSpec as P
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from gtrxl.agent.agent import Agent
 from gtrxl.cores import Core, State, Transformer
@@ -24,7 +24,7 @@ from gtrxl.runtime.learning import Batch, Metrics, Trained, Update
 
 AXIS = "streams"
 WATCHED = 4
-"""Streams of each device whose trail is kept."""
+"""Streams whose trail is kept: the first ones, whatever the number of devices."""
 SPREAD = ("memory", "situation", "trail")
 """The parts of `Training` that have streams in front."""
 
@@ -35,17 +35,20 @@ class Trail(eqx.Module):
     The H steps before the last unroll are enough to make the memory anew: see `history`.
     """
 
-    observation: Float[Array, "S H_T O"]
+    observation: PyTree
     reset: Bool[Array, "S H_T"]
     memory: State
 
     def follow(self, batch: Batch) -> "Trail":
         """The trail after one more unroll."""
         watched, steps = self.reset.shape[0], batch.unroll.reset.shape[1]
-        seen, reset = batch.unroll.observation[:watched], batch.unroll.reset[:watched]
+
+        def longer(before: Array, seen: Array) -> Array:
+            return jnp.concatenate([before[:, steps:], seen[:watched]], axis=1)
+
         return Trail(
-            observation=jnp.concatenate([self.observation[:, steps:], seen], axis=1),
-            reset=jnp.concatenate([self.reset[:, steps:], reset], axis=1),
+            observation=jax.tree.map(longer, self.observation, batch.unroll.observation),
+            reset=longer(self.reset, batch.unroll.reset),
             memory=jax.tree.map(lambda leaf: leaf[:watched], batch.memory),
         )
 
@@ -77,8 +80,8 @@ class Loop(eqx.Module):
     update: Update
     streams: int = eqx.field(static=True)
     unroll: int = eqx.field(static=True)
-    mesh: jax.sharding.Mesh | jax.sharding.AbstractMesh | None = eqx.field(static=True, default=None)
-    """One axis, AXIS, of devices to spread the streams over; None for one device. An abstract one serves for shapes."""
+    mesh: jax.sharding.Mesh | None = eqx.field(static=True, default=None)
+    """One axis, AXIS, of devices (of all hosts) to spread the streams over; None for one device."""
 
     @property
     def period(self) -> int:
@@ -90,24 +93,29 @@ class Loop(eqx.Module):
         """Observations that one update learns from."""
         return self.streams * self.unroll
 
+    @property
+    def watched(self) -> int:
+        """Streams whose trail means something: the first rows of it."""
+        return min(WATCHED, self.streams)
+
     def history(self, core: Core) -> int:
         """From how many steps a memory can be made anew, exactly: a whole episode, or as far as the layers look back together."""
         whole = self.task.episode_steps
         return min(core.layers * core.memory, whole) if isinstance(core, Transformer) else whole
 
     def start(self, agent: Agent, key: PRNGKeyArray) -> Training:
-        """Before the first update."""
+        """Before the first update, in one piece."""
         key, streams_key = jax.random.split(key)
         situation = begin(self.task, jax.random.split(streams_key, self.streams))
-        devices = 1 if self.mesh is None else self.mesh.size
-        watched = devices * min(WATCHED, self.streams // devices)
-        length = self.history(agent.core) + self.unroll
+        watched, length = self.watched, self.history(agent.core) + self.unroll
         return Training(
             trained=self.update.start(agent),
             memory=agent.initial_state(self.streams),
             situation=situation,
             trail=Trail(
-                observation=jnp.zeros((watched, length, situation.observation.shape[1])),
+                observation=jax.tree.map(
+                    lambda leaf: jnp.zeros((watched, length, *leaf.shape[1:]), leaf.dtype), situation.observation
+                ),
                 reset=jnp.zeros((watched, length), bool),
                 memory=agent.initial_state(watched),
             ),

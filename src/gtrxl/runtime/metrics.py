@@ -87,6 +87,16 @@ class Rows:
         )
 
 
+class NoRows:
+    """Writes nothing."""
+
+    def write(self, row: Mapping[str, Any]) -> None:
+        """Write nothing."""
+
+    def close(self) -> None:
+        """Nothing to finish."""
+
+
 def read(path: str | Path) -> list[dict[str, Any]]:
     """All rows of a file, without a torn last line; it may be being written."""
     try:
@@ -148,7 +158,7 @@ class NoBoard:
 class Metrics:
     """Rows on disk and TensorBoard, written together."""
 
-    def __init__(self, rows: Rows, board: Board | NoBoard):
+    def __init__(self, rows: Rows | NoRows, board: Board | NoBoard):
         self.rows = rows
         self.board = board
 

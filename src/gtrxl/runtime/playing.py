@@ -1,27 +1,24 @@
-"""A trained agent at play: acting step by step from Python, whole episodes for a score, one episode for a picture.
+"""An agent at play in a compiled task: acting step by step from Python, whole episodes for a score, one episode for a picture.
 
-E episodes, O numbers in an observation.
+E episodes.
 """
 
-import dataclasses
+import abc
 import math
-import os
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 from gtrxl.agent.agent import Agent
 from gtrxl.agent.policies import Policy
 from gtrxl.cores import State
-from gtrxl.envs.catalogue import make_task
 from gtrxl.envs.contract import Task
-from gtrxl.envs.scores import reference_scores
+from gtrxl.envs.specs import ObservationSpec
 from gtrxl.runtime.errors import RunError
-from gtrxl.runtime.runs import Which, restore_agent
 
 AT_ONCE = 128
 """Episodes played side by side."""
@@ -38,8 +35,23 @@ class Thought(eqx.Module):
     begins: Bool[Array, ""]
 
 
-class Player(eqx.Module):
-    """A trained agent that acts in one stream.
+class AnyPlayer(eqx.Module):
+    """A trained agent that acts in one stream, whatever its task."""
+
+    agent: eqx.AbstractVar[Agent]
+    task: eqx.AbstractVar[Any]
+
+    @abc.abstractmethod
+    def initial_state(self, seed: int = 0) -> Any:
+        """The state at the start of an episode."""
+
+    @abc.abstractmethod
+    def act(self, observation: Any, state: Any, *, reward: float = 0.0, greedy: bool = False) -> tuple[Any, Any]:
+        """The action for an observation, and the next state."""
+
+
+class Player(AnyPlayer):
+    """A trained agent that acts in one stream of a compiled task.
 
     player = gtrxl.load("runs/first")
     state = player.initial_state()
@@ -51,18 +63,37 @@ class Player(eqx.Module):
 
     def initial_state(self, seed: int = 0) -> Thought:
         """The state at the start of an episode."""
-        return Thought(memory=_empty(self.agent), key=jax.random.key(seed), begins=jnp.ones((), bool))
+        return begin_thought(self.agent, seed)
 
-    def act(self, observation: Any, state: Thought, *, greedy: bool = False) -> tuple[np.ndarray, Thought]:
-        """The action for an observation, and the next state; `greedy` takes the likeliest action instead of drawing one."""
-        observation = jnp.asarray(observation, jnp.float32)
-        wanted = self.task.observation_space.shape
-        if observation.shape != wanted:
+    def act(self, observation: Any, state: Thought, *, reward: float = 0.0, greedy: bool = False) -> tuple[np.ndarray, Thought]:
+        """The action for an observation, and the next state; `greedy` takes the likeliest action instead of drawing one. Compiled
+        tasks show the reward in their observations; `reward` is not looked at."""
+        del reward
+        wanted = ObservationSpec.of(self.task.observation_space).zeros()
+        if isinstance(wanted, dict) and (not isinstance(observation, dict) or set(observation) != set(wanted)):
             raise RunError(
-                f"an observation must have shape {list(wanted)}, got {list(observation.shape)}; this agent plays one stream"
+                f"an observation must be a dict of {', '.join(wanted)}, got {type(observation).__name__}; see the task"
             )
-        action, state = _act(self.agent, observation, state, greedy)
+        if isinstance(wanted, dict):
+            observation = {name: _checked(observation[name], part) for name, part in wanted.items()}
+        else:
+            observation = _checked(observation, wanted)
+        action, state = think(self.agent, observation, state, greedy)
         return np.asarray(action), state
+
+
+def _checked(given: Any, wanted: np.ndarray) -> Array:
+    array = jnp.asarray(given, wanted.dtype)
+    if array.shape != wanted.shape:
+        raise RunError(
+            f"an observation must have shape {list(wanted.shape)}, got {list(array.shape)}; this agent plays one stream"
+        )
+    return array
+
+
+def begin_thought(agent: Agent, seed: int) -> Thought:
+    """Before the first step of an episode."""
+    return Thought(memory=_empty(agent), key=jax.random.key(seed), begins=jnp.ones((), bool))
 
 
 @eqx.filter_jit
@@ -71,80 +102,20 @@ def _empty(agent: Agent) -> State:
 
 
 @eqx.filter_jit
-def _act(agent: Agent, observation: Float[Array, " O"], state: Thought, greedy: bool) -> tuple[Array, Thought]:
+def think(agent: Agent, observation: PyTree, state: Thought, greedy: bool) -> tuple[PyTree, Thought]:
+    """One step of one stream: what the policy does, and what is kept."""
     key, noise_key = jax.random.split(state.key)
-    policy, _, memory = agent.step(observation[None], state.memory, reset=state.begins[None])
-    return _choose(agent, policy, noise_key, greedy)[0], Thought(memory=memory, key=key, begins=jnp.zeros((), bool))
+    alone = jax.tree.map(lambda leaf: leaf[None], observation)
+    policy, _, memory = agent.step(alone, state.memory, reset=state.begins[None])
+    action = jax.tree.map(lambda leaf: leaf[0], _choose(agent, policy, noise_key, greedy))
+    return action, Thought(memory=memory, key=key, begins=jnp.zeros((), bool))
 
 
-def _choose(agent: Agent, policy: Policy, key: PRNGKeyArray, greedy: bool) -> Array:
+def _choose(agent: Agent, policy: Policy, key: PRNGKeyArray, greedy: bool) -> PyTree:
     if greedy:
         return policy.mode()
     streams = jax.tree.leaves(policy)[0].shape[0]
     return policy.sample(agent.head.noise(key, (streams,)))
-
-
-def load(run: str | os.PathLike[str], which: Which | int = "best") -> Player:
-    """The trained agent of a run: of its best checkpoint, its last, or the one of an update."""
-    config, agent, _ = restore_agent(run, which)
-    return Player(agent=agent, task=make_task(config.task))
-
-
-@dataclasses.dataclass(frozen=True)
-class Evaluation:
-    """Scores of whole episodes.
-
-    `interval` holds the mean with 95 % confidence; `normalised` is 0 for the random policy, 100 for a perfect memory.
-    """
-
-    task: str
-    mean_return: float
-    interval: tuple[float, float]
-    std: float
-    episodes: int
-    random: float
-    best: float
-    normalised: float
-    seed: int
-    update: int
-
-
-def evaluate(
-    run: str | os.PathLike[str],
-    *,
-    episodes: int = 256,
-    seed: int = 0,
-    which: Which | int = "best",
-    greedy: bool = False,
-    task: str | None = None,
-) -> Evaluation:
-    """Plays whole episodes that were not in the training; `task` plays another one with the same spaces (a longer corridor)."""
-    if episodes < 2:
-        raise RunError(f"episodes must be at least 2, got {episodes}; an interval needs a spread")
-    config, agent, update = restore_agent(run, which)
-    played = make_task(config.task if task is None else task)
-    trained_on = make_task(config.task)
-    if (played.observation_space, played.action_space) != (trained_on.observation_space, trained_on.action_space):
-        raise RunError(
-            f"task must have the spaces of {config.task}, got {task}: {played.observation_space} and {played.action_space}; "
-            "change only what leaves them alone, such as the length of an episode"
-        )
-    scores = returns(agent, played, episodes=episodes, seed=seed, greedy=greedy)
-    mean, std = float(scores.mean()), float(scores.std(ddof=1))
-    error = 1.96 * std / math.sqrt(episodes)
-    reference = reference_scores(played)
-    return Evaluation(
-        task=config.task if task is None else task,
-        mean_return=mean,
-        interval=(mean - error, mean + error),
-        std=std,
-        episodes=episodes,
-        random=reference.random,
-        best=reference.best,
-        normalised=reference.normalised(mean),
-        seed=seed,
-        update=update,
-    )
 
 
 def returns(agent: Agent, task: Task, *, episodes: int, seed: int = 0, greedy: bool = False) -> Float[np.ndarray, " E"]:
@@ -153,12 +124,13 @@ def returns(agent: Agent, task: Task, *, episodes: int, seed: int = 0, greedy: b
     played = []
     for number in range(math.ceil(episodes / streams)):
         key = jax.random.fold_in(jax.random.key(seed + OTHER), number)
-        played.append(np.asarray(_episodes(agent, task, key, streams, greedy)))
+        played.append(np.asarray(play(agent, task, key, streams, greedy)[0]))
     return np.concatenate(played)[:episodes].astype(np.float64)
 
 
 @eqx.filter_jit
-def _episodes(agent: Agent, task: Task, key: PRNGKeyArray, streams: int, greedy: bool) -> Float[Array, " E"]:
+def play(agent: Agent, task: Task, key: PRNGKeyArray, streams: int, greedy: bool) -> tuple[Float[Array, " E"], State]:
+    """One episode of every stream: their scores, and the task's states that they began with."""
     reset_key, act_key = jax.random.split(key)
     state, observation = jax.vmap(task.reset)(jax.random.split(reset_key, streams))
     memory = agent.prepare(agent.initial_state(streams))
@@ -171,10 +143,11 @@ def _episodes(agent: Agent, task: Task, key: PRNGKeyArray, streams: int, greedy:
         score = score + jnp.where(playing, after.reward, 0.0)
         return (memory, state, after.observation, playing & ~(after.terminated | after.truncated), score), None
 
+    first = state
     start = (memory, state, observation, jnp.ones(streams, bool), jnp.zeros(streams))
     steps = (jnp.arange(task.episode_steps), jax.random.split(act_key, task.episode_steps))
     (_, _, _, _, score), _ = jax.lax.scan(step, start, steps)
-    return score
+    return score, first
 
 
 def episode(player: Player, *, seed: int = 0, greedy: bool = False) -> tuple[list[State], list[float]]:

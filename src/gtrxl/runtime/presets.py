@@ -6,13 +6,21 @@ from typing import Any
 from gtrxl.envs.catalogue import make_task
 from gtrxl.envs.contract import Task
 from gtrxl.envs.grid_numpad import GridNumpad
+from gtrxl.envs.host import is_host
 from gtrxl.envs.numpad import Numpad
 from gtrxl.learner import VMPO
 from gtrxl.runtime.config import Config
 
+GYM: dict[str, Any] = {"eps_eta": 0.1, "eps_alpha": 0.05, "alpha_init": 0.3, "lam": 0.95}
+"""V-MPO for a task that nothing is known about."""
+
 
 def small(config: Config[Any]) -> Config[Any]:
     """The settings for `config`'s task."""
+    if is_host(config.task):
+        config = dataclasses.replace(config, steps=500_000)
+        learner = dataclasses.replace(config.learner, **GYM) if isinstance(config.learner, VMPO) else config.learner
+        return dataclasses.replace(config, learner=learner)
     task = make_task(config.task)
     net = dataclasses.replace(config.net, memory=_memory(task))
     config = dataclasses.replace(config, net=net, **_sizes(task))

@@ -7,7 +7,6 @@ RUN/tensorboard/      the same rows, for TensorBoard
 RUN/result.json       how it ended
 """
 
-import contextlib
 import dataclasses
 import json
 import os
@@ -17,11 +16,15 @@ from typing import Any, Literal
 import equinox as eqx
 import jax
 
-from gtrxl.agent.agent import Agent, Torso, vector_size
+from gtrxl.agent.agent import Agent
+from gtrxl.agent.encoder import make_torso
+from gtrxl.agent.measuring import Measuring
 from gtrxl.agent.policies import Head
 from gtrxl.cores import make_core
 from gtrxl.envs.catalogue import make_task
 from gtrxl.envs.contract import Task
+from gtrxl.envs.spaces import ObservationSpec, Spaces
+from gtrxl.report.learning import late
 from gtrxl.runtime import config as configs
 from gtrxl.runtime import metrics
 from gtrxl.runtime.checkpoints import Checkpoints
@@ -29,8 +32,9 @@ from gtrxl.runtime.config import Config
 from gtrxl.runtime.errors import RunError
 from gtrxl.runtime.learning import Update
 from gtrxl.runtime.loop import AXIS, Loop, Training
+from gtrxl.runtime.placement import choose_devices, make_mesh, open_cpus, place, resized
 
-Status = Literal["finished", "stopped", "diverged"]
+Status = Literal["finished", "stopped", "diverged", "failed"]
 Which = Literal["last", "best"]
 
 
@@ -41,41 +45,50 @@ class Run:
     folder: Path
     config: Config[Any]
     status: Status
-    """`stopped` runs can be resumed; `diverged` ones ended because a loss or a gradient was no longer finite."""
+    """`stopped` runs can be resumed; `diverged` ones ended because a loss or a gradient was no longer finite, `failed` ones
+    because a task kept failing."""
     rows: list[dict[str, Any]]
 
     @property
     def mean_return(self) -> float | None:
         """The mean return of the episodes in the last tenth of the rows; None if no episode ended in them."""
-        late = [row for row in self.rows[-max(1, len(self.rows) // 10) :] if row["return_mean"] is not None]
-        episodes = sum(row["episodes"] for row in late)
-        return sum(row["return_mean"] * row["episodes"] for row in late) / episodes if episodes else None
+        return late(self.rows)
 
 
-def make_agent(config: Config[Any], task: Task, key: jax.Array) -> Agent:
-    """A new agent of these sizes for this task."""
+def make_agent(config: Config[Any], task: Task | Spaces, key: jax.Array) -> Agent:
+    """A new agent of these sizes for a compiled task, or for the spaces of a Gymnasium task."""
     torso_key, core_key, heads_key = jax.random.split(key, 3)
     net = config.net
-    torso = Torso(vector_size(task.observation_space), net.torso, key=torso_key)
+    if isinstance(task, Spaces):
+        seen, head = task.lens.spec, Head(task.hand.spec)
+        seen = dataclasses.replace(seen, measured=()) if config.gym.raw_numbers else seen
+    else:
+        seen, head = ObservationSpec.of(task.observation_space), Head(task.action_space)
+    torso = make_torso(seen, net.torso, key=torso_key)
+    torso = Measuring(torso, seen) if seen.measured else torso
     core = make_core(config.core, input_size=net.torso, key=core_key, **net.core_sizes(config.core))
-    return Agent(torso=torso, core=core, head=Head(task.action_space), hidden=net.hidden, key=heads_key)
+    return Agent(torso=torso, core=core, head=head, hidden=net.hidden, key=heads_key)
 
 
 def build(config: Config[Any]) -> tuple[Loop, Training]:
     """The compiled program's parts and its state before the first update, in place on the devices."""
+    loop, training = start(config)
+    return loop, place(loop, training)
+
+
+def start(config: Config[Any]) -> tuple[Loop, Training]:
+    """The compiled program's parts and its state before the first update, in one piece."""
     config = choose_devices(config)
-    loop = _loop(config, _mesh(config))
-    return loop, place(loop, eqx.filter_jit(_start)(config, loop))
+    loop = _loop(config, make_mesh(config))
+    return loop, eqx.filter_jit(_start)(config, loop)
 
 
 def shapes(config: Config[Any]) -> Training:
-    """The state of such a run as shapes alone: what its checkpoints are read into, on any number of devices."""
-    config = choose_devices(config)
-    mesh = None if config.devices == 1 else jax.sharding.AbstractMesh((config.devices,), (AXIS,))
-    return eqx.filter_eval_shape(_start, config, _loop(config, mesh))
+    """The state of such a run as shapes alone: what its checkpoints are read into, whatever devices they come from."""
+    return eqx.filter_eval_shape(_start, config, _loop(config, None))
 
 
-def _loop(config: Config[Any], mesh: jax.sharding.Mesh | jax.sharding.AbstractMesh | None) -> Loop:
+def _loop(config: Config[Any], mesh: jax.sharding.Mesh | None) -> Loop:
     axis = None if mesh is None else AXIS
     update = Update(learner=config.learner, discount=config.discount, popart_step=config.popart_step, axis=axis)
     return Loop(task=make_task(config.task), update=update, streams=config.streams, unroll=config.unroll, mesh=mesh)
@@ -84,56 +97,6 @@ def _loop(config: Config[Any], mesh: jax.sharding.Mesh | jax.sharding.AbstractMe
 def _start(config: Config[Any], loop: Loop) -> Training:
     agent_key, loop_key = jax.random.split(jax.random.key(config.seed))
     return loop.start(make_agent(config, loop.task, agent_key), loop_key)
-
-
-def place(loop: Loop, training: Training) -> Training:
-    """The state with each array where the loop wants it."""
-    mesh = loop.mesh
-    if mesh is None:
-        return training
-    arrays, rest = eqx.partition(training, eqx.is_array)
-    where = jax.tree.map(lambda spec: jax.sharding.NamedSharding(mesh, spec), loop.placement(arrays))
-    return eqx.combine(jax.device_put(arrays, where), rest)
-
-
-def choose_devices(config: Config[Any]) -> Config[Any]:
-    """The settings with a number of devices: the one asked for, or the most that there are and that divide the streams."""
-    if config.devices:
-        return config
-    most = _open_cpus()
-    share = config.learner.minibatches
-    fits = [n for n in range(1, most + 1) if config.streams % n == 0 and (config.streams // n) % share == 0]
-    return dataclasses.replace(config, devices=max(fits))
-
-
-MOST_CPUS = 8
-"""Cores of a CPU that are taken unasked: small networks gain nothing from more."""
-
-
-def _open_cpus(count: int = 1) -> int:
-    """How many devices there are. A CPU can be as many as one likes, until JAX first uses it: so it is opened as one for each
-    core at least, whatever this call asks for, because a later one may want them."""
-    cores = os.process_cpu_count() if hasattr(os, "process_cpu_count") else len(os.sched_getaffinity(0))  # pyright: ignore
-    count = max(count, min(cores or 1, MOST_CPUS))
-    with contextlib.suppress(RuntimeError):
-        if jax.config.jax_num_cpu_devices < count:  # pyright: ignore[reportAttributeAccessIssue]
-            jax.config.update("jax_num_cpu_devices", count)
-    return len(jax.local_devices())
-
-
-def _mesh(config: Config[Any]) -> jax.sharding.Mesh | None:
-    """One axis of as many devices as the settings ask for; None for one."""
-    there, count = _open_cpus(config.devices), config.devices
-    if count > there:
-        raise RunError(f"devices must be at most {there}, which this process has, got {count}; 0 takes all of them")
-    if config.streams % count or (config.streams // count) % config.learner.minibatches:
-        raise RunError(
-            f"streams must be a multiple of devices times minibatches, got {config.streams} for {count} x "
-            f"{config.learner.minibatches}; change --streams"
-        )
-    if count == 1:
-        return None
-    return jax.make_mesh((count,), (AXIS,), devices=jax.local_devices()[:count], axis_types=(jax.sharding.AxisType.Auto,))
 
 
 # The folder
@@ -184,12 +147,30 @@ def checkpoints_of(folder: Path, *, read_only: bool = False, expected_bytes: int
     return Checkpoints(folder / "checkpoints", read_only=read_only, expected_bytes=expected_bytes)
 
 
-def restore_agent(run: str | os.PathLike[str], which: Which | int = "best") -> tuple[Config[Any], Agent, int]:
-    """The settings, the agent of a checkpoint, and the update it is of. `best` falls back to the last when none has a score."""
+def restore_agent(
+    run: str | os.PathLike[str], which: Which | int = "best", *, spaces: Spaces | None = None
+) -> tuple[Config[Any], Agent, int]:
+    """The settings, the agent of a checkpoint, and the update it is of. `best` falls back to the last when none has a score.
+    Agents of Gymnasium tasks are built for `spaces`."""
     config = read_config(run)
     checkpoints = checkpoints_of(Path(run), read_only=True)
     if which == "best" and checkpoints.best is None:
         which = "last"
-    _open_cpus(config.devices)
-    training = checkpoints.restore(shapes(config), which)
+    if spaces is not None:
+        from gtrxl.runtime import hosted
+
+        learning = checkpoints.restore(hosted.shapes(config, spaces), which)
+        return config, learning.trained.agent, int(learning.updates)
+    open_cpus(config.devices)
+    training = restore(config, checkpoints, which)
     return config, training.trained.agent, int(training.updates)
+
+
+def restore(config: Config[Any], checkpoints: Checkpoints, which: Which | int = "last") -> Training:
+    """The state of a checkpoint, in one piece."""
+    like = shapes(config)
+    # Older ones of n devices hold the trail of more streams; the first are the same.
+    rows = checkpoints.shapes(which)[".trail.reset"][0]
+    wider = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((rows, *leaf.shape[1:]), leaf.dtype), like.trail)
+    training = checkpoints.restore(eqx.tree_at(lambda of: of.trail, like, wider), which)
+    return eqx.tree_at(lambda of: of.trail, training, resized(training.trail, like.trail.reset.shape[0]))

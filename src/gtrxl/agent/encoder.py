@@ -1,0 +1,95 @@
+"""What an agent sees -> the core's input: pictures through a ResNet, texts through an LSTM, then two tanh layers.
+
+O numbers in an observation, D width.
+"""
+
+import math
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+
+from gtrxl.agent.errors import AgentError
+from gtrxl.agent.language import Language
+from gtrxl.agent.scaling import TANH, scaled
+from gtrxl.agent.vision import SMALL_CHANNELS, ResNet
+from gtrxl.cores.layers import Linear
+from gtrxl.envs.specs import VECTOR, ObservationSpec
+
+
+class Torso(eqx.Module):
+    """The paper's encoder for Numpad: two layers with tanh."""
+
+    first: Linear
+    second: Linear
+
+    def __init__(self, input_size: int, width: int, *, key: PRNGKeyArray):
+        first_key, second_key = jax.random.split(key)
+        self.first = scaled(Linear(input_size, width, key=first_key), TANH)
+        self.second = scaled(Linear(width, width, key=second_key), TANH)
+
+    def __call__(self, x: Float[Array, "*n O"]) -> Float[Array, "*n D"]:
+        return jnp.tanh(self.second(jnp.tanh(self.first(x))))
+
+
+class Encoder(eqx.Module):
+    """Observations with pictures or texts in them, `spec.zeros(*n)` with any axes in front -> `[*n, D]`."""
+
+    images: dict[str, ResNet]
+    texts: dict[str, Language]
+    torso: Torso
+    spec: ObservationSpec = eqx.field(static=True)
+
+    def __init__(
+        self,
+        spec: ObservationSpec,
+        width: int,
+        *,
+        channels: tuple[int, ...] = SMALL_CHANNELS,
+        features: int = 256,
+        key: PRNGKeyArray,
+    ):
+        if spec.only_vector:
+            raise AgentError(
+                f"an encoder is for pictures or texts, got {spec.vector} numbers alone; make_torso(...) gives a Torso"
+            )
+        torso_key, *keys = jax.random.split(key, 1 + len(spec.images) + len(spec.texts))
+        self.images = {
+            name: ResNet((height, wide), colours=colours, channels=channels, features=features, key=keys.pop())
+            for name, (height, wide, colours) in spec.images
+        }
+        self.texts = {name: Language(key=keys.pop()) for name, _ in spec.texts}
+        size = sum(part.output_size for part in (*self.images.values(), *self.texts.values()))
+        self.torso = Torso(spec.vector + size, width, key=torso_key)
+        self.spec = spec
+
+    def __call__(self, observation: PyTree) -> Float[Array, "*n D"]:
+        self._check(observation)
+        parts = [observation[VECTOR]] if self.spec.vector else []
+        for name, (*shape, _) in self.spec.images:
+            parts.append(_each(self.images[name], observation[name], axes=1 + len(shape)))
+        for name, _ in self.spec.texts:
+            parts.append(_each(self.texts[name], observation[name], axes=1))
+        return self.torso(jnp.concatenate(parts, axis=-1))
+
+    def _check(self, observation: PyTree) -> None:
+        names = {VECTOR} if self.spec.vector else set()
+        names |= {name for name, _ in (*self.spec.images, *self.spec.texts)}
+        if not isinstance(observation, dict) or set(observation) != names:
+            got = sorted(observation) if isinstance(observation, dict) else type(observation).__name__
+            raise AgentError(f"an observation must be a dict of {', '.join(sorted(names))}, got {got}; a task's Lens makes it so")
+
+
+def make_torso(
+    spec: ObservationSpec, width: int, *, channels: tuple[int, ...] = SMALL_CHANNELS, key: PRNGKeyArray
+) -> Torso | Encoder:
+    """What a task's observations need: a `Torso` for numbers alone, an `Encoder` for anything else."""
+    return Torso(spec.vector, width, key=key) if spec.only_vector else Encoder(spec, width, channels=channels, key=key)
+
+
+def _each(part: ResNet | Language, x: Array, *, axes: int) -> Float[Array, "*n F"]:
+    """One network over all leading axes at once."""
+    leading = x.shape[: x.ndim - axes]
+    flat = jax.vmap(part)(x.reshape(math.prod(leading), *x.shape[x.ndim - axes :]))
+    return flat.reshape(*leading, part.output_size)

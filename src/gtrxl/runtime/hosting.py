@@ -1,0 +1,101 @@
+"""Scores on a task that lives on the CPU: whole episodes of an agent, or of one that acts at random, played in this process.
+
+E episodes, K streams.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import Float, PRNGKeyArray
+
+from gtrxl.agent.agent import Agent
+from gtrxl.cores import State
+from gtrxl.envs.host import HostTask
+from gtrxl.envs.spaces import ActionSpec
+from gtrxl.runtime.actor import stacked
+from gtrxl.runtime.errors import RunError
+from gtrxl.runtime.packets import TaskFault
+from gtrxl.runtime.stream import HostStream
+
+AT_ONCE = 16
+"""Episodes played side by side."""
+OTHER = 1_000_003
+"""Part of every seed here, so that no episode of the training is played again."""
+
+Act = Callable[[list[HostStream], int], list[Any]]
+"""What every stream does at a step."""
+
+
+def returns(agent: Agent, task: HostTask, *, episodes: int, seed: int = 0, greedy: bool = False) -> Float[np.ndarray, " E"]:
+    """The scores of `episodes` episodes; `greedy` takes the likeliest action instead of drawing one."""
+    key = jax.random.key(seed + OTHER)
+    memory: State = None
+
+    def act(streams: list[HostStream], step: int) -> list[Any]:
+        nonlocal memory
+        memory = _empty(agent, len(streams)) if memory is None else memory
+        reset = np.array([stream.reset for stream in streams])
+        seen = stacked([stream.observation for stream in streams])
+        action, memory = _act(agent, seen, memory, reset, jax.random.fold_in(key, step), greedy)
+        action = jax.device_get(action)
+        return [jax.tree.map(lambda leaf: leaf[k], action) for k in range(len(streams))]
+
+    return _play(task, act, episodes=episodes, seed=seed)
+
+
+def random_returns(task: HostTask, *, episodes: int, seed: int = 0) -> Float[np.ndarray, " E"]:
+    """The scores of `episodes` episodes with every action as likely as every other."""
+    generator = np.random.default_rng([OTHER, seed])
+
+    def act(streams: list[HostStream], step: int) -> list[Any]:
+        return [random_action(stream.spaces.hand.spec, generator) for stream in streams]
+
+    return _play(task, act, episodes=episodes, seed=seed)
+
+
+def random_action(spec: ActionSpec, generator: np.random.Generator) -> Any:
+    """Any action of this kind, for one stream: choices uniform, numbers uniform in [-1, 1]."""
+    discrete = generator.integers(0, spec.discrete) if spec.discrete else np.zeros(0, np.int64)
+    continuous = generator.uniform(-1, 1, spec.continuous).astype(np.float32)
+    if spec.kind != "hybrid":
+        return discrete[0] if spec.kind == "categorical" else continuous
+    return ({"discrete": discrete} if spec.discrete else {}) | ({"continuous": continuous} if spec.continuous else {})
+
+
+def _play(task: HostTask, act: Act, *, episodes: int, seed: int) -> Float[np.ndarray, " E"]:
+    """Every stream plays its share of the episodes to the end: the first to end would be the short ones."""
+    if episodes < 1:
+        raise RunError(f"episodes must be at least 1, got {episodes}; 100 give a fair idea")
+    count = min(AT_ONCE, episodes)
+    share = [episodes // count + (k < episodes % count) for k in range(count)]
+    scores: list[list[float]] = [[] for _ in range(count)]
+    streams: list[HostStream] = []
+    try:
+        for k, each in enumerate(np.random.SeedSequence([OTHER, seed]).generate_state(count)):
+            streams.append(HostStream(task, seed=int(each), index=k))
+        step = 0
+        while any(len(scores[k]) < share[k] for k in range(count)):
+            for k, action in enumerate(act(streams, step)):
+                if len(scores[k]) < share[k] and (ended := streams[k].move(action).ended) is not None:
+                    scores[k].append(ended.score)
+            step += 1
+    except TaskFault as fault:
+        raise RunError(str(fault)) from fault
+    finally:
+        for stream in streams:
+            stream.close()
+    return np.array([score for some in scores for score in some])
+
+
+@eqx.filter_jit
+def _empty(agent: Agent, streams: int) -> State:
+    return agent.prepare(agent.initial_state(streams))
+
+
+@eqx.filter_jit
+def _act(agent: Agent, seen: Any, memory: State, reset: Any, key: PRNGKeyArray, greedy: bool) -> tuple[Any, State]:
+    policy, _, memory = agent.step(seen, memory, reset=reset)
+    return (policy.mode() if greedy else policy.sample(agent.head.noise(key, reset.shape))), memory
