@@ -12,6 +12,7 @@ import dataclasses
 import json
 import pathlib
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -49,13 +50,15 @@ class Settings:
     frames: int = 40_000
     """Frames of one measurement, about."""
     out: pathlib.Path | None = None
+    """Where the rows go; those of other tasks that are there already are kept."""
 
 
 def programs(settings: Settings, task: str, contender: str) -> dict[str, tuple[Callable[[], Any], int]]:
     """What is measured: name -> (a call that waits for its end, its frames)."""
     core, sizes = CONTENDERS[contender]
     config = configs.change(
-        configs.defaults(task=task, core=core), {"streams": settings.streams, "devices": settings.devices, "net": sizes}
+        configs.defaults(task=task, core=core),
+        {"streams": settings.streams, "devices": settings.devices, "net": {"memory": 64, **sizes}},
     )
     config = choose_devices(dataclasses.replace(config, unroll=32))
     made: dict[str, tuple[Callable[[], Any], int]] = {}
@@ -123,9 +126,13 @@ def main() -> None:
     settings = tyro.cli(Settings, description=__doc__)
     rows = []
     for task in settings.tasks:
-        made = {contender: programs(settings, task, contender) for contender in settings.contenders}
+        made = {}
+        for contender in settings.contenders:
+            _say(f"{task}: compiling {contender}")
+            made[contender] = programs(settings, task, contender)
         speeds: dict[tuple[str, str], list[float]] = {}
         for repeat in range(settings.repeats + 1):  # the first warms up
+            _say(f"{task}: round {repeat} of {settings.repeats}" if repeat else f"{task}: warming up")
             for contender, parts in made.items():
                 for part, (call, frames) in parts.items():
                     start = time.perf_counter()
@@ -163,8 +170,14 @@ def main() -> None:
         made_table.add_row(row["task"], row["core"], speed, spread, single, *shares, times)
     print_table(made_table)
     if settings.out is not None:
+        kept = json.loads(settings.out.read_text())["rows"] if settings.out.exists() else []
+        rows = [row for row in kept if row["task"] not in settings.tasks] + rows
         told = {"command": "python benchmarks/train.py", "streams": settings.streams, "devices": devices, "rows": rows}
         settings.out.write_text(json.dumps(told, indent=1) + "\n")
+
+
+def _say(what: str) -> None:
+    print(what, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -43,6 +43,14 @@ def test_the_table_shows_every_seed(folder):
     assert "| t-maze | lstm | -, 115.0 | 115.0 | 0.0 M | 1.0 |" in lines[2]
 
 
+def test_runs_of_different_lengths_are_compared_after_the_same_frames():
+    def run(core, seed, end):
+        return {"core": core, "seed": seed, "frames": end, "points": [[at, 0.0, at / 10] for at in range(10, end + 1, 10)]}
+
+    lines = learning.equal_frames([run("lstm", 1, 200), run("lstm", 0, 300), run("gru", 0, 100)], 200).splitlines()
+    assert lines[2:] == ["| lstm | 19.0, 19.0 | 19.0 |"]  # points 180, 190, 200; the run of 100 frames is left out
+
+
 def test_a_figure_is_drawn_and_levels_that_are_close_share_a_line(folder):
     made = learning.record(folder, command="")
     learning.draw([made], {"t-maze": {"perfect": 100.0, "random": 1.0, "none": 2.0}}, [folder / "figure.png"])

@@ -1,7 +1,9 @@
 """An actor's packets against a slow replay, and every way in which a task can misbehave."""
 
 import functools
+import gc
 import pickle
+import weakref
 
 import equinox as eqx
 import jax
@@ -13,7 +15,7 @@ from gtrxl.envs.host import HostTask
 from gtrxl.runtime import hosting
 from gtrxl.runtime.actor import Actor
 from gtrxl.runtime.errors import RunError
-from gtrxl.runtime.packets import Episode, Failure, Packet
+from gtrxl.runtime.packets import Episode, Failure, Packet, Sealed
 from tests.runtime.crew import TASK, agent_for, assignment
 from tests.runtime.small import assert_trees_close, filled, unrolled
 from tests.runtime.toys import Bad, Broken, Counter, Mixed
@@ -103,6 +105,17 @@ def test_no_two_streams_are_the_same_and_all_can_be_repeated():
     drawn = [seed for since in (0, 10) for some in seeds(since=since) for seed in some]
     assert len(set(drawn)) == len(drawn) == 2 * 4 * (STREAMS + 1)
     assert seeds() == seeds()
+
+
+def test_what_was_sent_and_let_go_leaves_nothing_behind():
+    """Modules that are unpickled as they are stay in Equinox for ever; a learner would grow by every packet."""
+    for sent in (Sealed(jax.device_get(agent_for("lstm"))), acted("lstm")[0]):
+        came = pickle.loads(pickle.dumps(sent))
+        arrays = [weakref.ref(leaf) for leaf in jax.tree.leaves(vars(came)) if isinstance(leaf, np.ndarray)]
+        assert len(arrays) > 3
+        del came
+        gc.collect()
+        assert [array() for array in arrays] == [None] * len(arrays)
 
 
 def test_a_packet_can_be_sent_and_holds_no_jax():

@@ -64,6 +64,23 @@ def first_above(of: Record, level: float) -> tuple[int, float] | None:
     return next(((frames, seconds) for frames, seconds, mean in of["points"] if mean >= level), None)
 
 
+def around(of: Record, frames: int) -> float | None:
+    """The mean of a run's curve over the last tenth of its first `frames` frames; None if it has no point there."""
+    near = [mean for at, _, mean in of["points"] if 0.9 * frames <= at <= 1.01 * frames]
+    return statistics.mean(near) if near else None
+
+
+def equal_frames(records: Sequence[Record], frames: int) -> str:
+    """Markdown: one line for each core, the seeds one by one, all after the same number of frames; who has fewer is left out."""
+    lines = [f"| core | return of each seed after {frames / 1e6:.3g} M frames | median |", "|---|---|---:|"]
+    for core in dict.fromkeys(each["core"] for each in records):
+        runs = sorted((each for each in records if each["core"] == core), key=lambda each: each["seed"])
+        levels = [level for each in runs if each["frames"] >= 0.99 * frames and (level := around(each, frames)) is not None]
+        if levels:
+            lines.append(f"| {core} | {', '.join(f'{level:.1f}' for level in levels)} | {statistics.median(levels):.1f} |")
+    return "\n".join(lines)
+
+
 def table(records: Sequence[Record]) -> str:
     """Markdown: one line for each task and core, the seeds one by one."""
     lines = ["| task | core | late return of each seed | median | frames | minutes a run |", "|---|---|---|---:|---:|---:|"]

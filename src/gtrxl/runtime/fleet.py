@@ -23,7 +23,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 from gtrxl.agent.agent import Agent
 from gtrxl.runtime.actor import Actor, Assignment, settle
 from gtrxl.runtime.errors import first_line
-from gtrxl.runtime.packets import Failure, Kind, Packet
+from gtrxl.runtime.packets import Failure, Kind, Packet, Sealed
 from gtrxl.runtime.stream import too_long, where
 
 
@@ -106,7 +106,7 @@ class LocalFleet:
 
     def publish(self, version: int, weights: Agent) -> None:
         """New acting weights; each actor gets them once, with its next unroll."""
-        self._weights = _Weights(version, pickle.dumps(weights, pickle.HIGHEST_PROTOCOL))
+        self._weights = _Weights(version, pickle.dumps(Sealed(weights), pickle.HIGHEST_PROTOCOL))
         for worker in self._workers:
             worker.weights = self._weights
 

@@ -6,6 +6,7 @@ All of it is NumPy and plain records: it can be pickled and sent to another proc
 import dataclasses
 from typing import Any, Literal, NamedTuple
 
+import equinox as eqx
 from jaxtyping import Bool
 from numpy import ndarray
 
@@ -49,6 +50,9 @@ class Packet:
         """How many streams it has."""
         return len(self.next_reset)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _packet, (_bare(vars(self)),)
+
 
 @dataclasses.dataclass(frozen=True)
 class Failure:
@@ -60,6 +64,54 @@ class Failure:
     """One line: which task, which actor, which stream, which step, what came."""
     detail: str = ""
     """A traceback, if there is one."""
+
+
+class Sealed:
+    """A value with modules in it, to be pickled; what comes out at the other side is the value itself.
+
+    Equinox keeps every module that is unpickled as it is for ever (0.13.8: it waits for the end of an `__init__` that is never
+    called), and with it all its arrays: a learner would grow by every packet. So modules travel as a class and its fields.
+    """
+
+    def __init__(self, value: Any):
+        self.value = value
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _whole, (_bare(self.value),)
+
+
+class _Bare(NamedTuple):
+    kind: type
+    fields: dict[str, Any]
+
+
+def _bare(value: Any) -> Any:
+    """Without modules."""
+    if isinstance(value, eqx.Module):
+        return _Bare(type(value), _bare(vars(value)))
+    if isinstance(value, dict):
+        return {name: _bare(part) for name, part in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(map(_bare, value))
+    return value
+
+
+def _whole(value: Any) -> Any:
+    """With them again."""
+    if isinstance(value, _Bare):
+        made = object.__new__(value.kind)
+        for name, part in value.fields.items():
+            object.__setattr__(made, name, _whole(part))
+        return made
+    if isinstance(value, dict):
+        return {name: _whole(part) for name, part in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(map(_whole, value))
+    return value
+
+
+def _packet(fields: dict[str, Any]) -> Packet:
+    return Packet(**_whole(fields))
 
 
 class TaskFault(Exception):  # noqa: N818 (the task's, not ours)

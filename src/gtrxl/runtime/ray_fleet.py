@@ -15,7 +15,7 @@ from gtrxl.agent.agent import Agent
 from gtrxl.runtime.actor import Actor, Assignment, settle
 from gtrxl.runtime.errors import first_line
 from gtrxl.runtime.fleet import environment
-from gtrxl.runtime.packets import Failure, Kind, Packet
+from gtrxl.runtime.packets import Failure, Kind, Packet, Sealed
 from gtrxl.runtime.ray_cluster import join
 from gtrxl.runtime.stream import too_long, where
 
@@ -122,7 +122,7 @@ class RayFleet:
 
     def publish(self, version: int, weights: Agent) -> None:
         """New acting weights: an agent with NumPy arrays, for unrolls that begin from now on."""
-        self._weights, self._version = self._cluster.ray.put(weights), version
+        self._weights, self._version = self._cluster.ray.put(Sealed(weights)), version
         for actor in self._actors:
             actor.hand_over(self._cluster.ray, self._weights, version)
 
