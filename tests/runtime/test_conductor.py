@@ -218,12 +218,10 @@ def test_streams_are_shared_out_among_actors():
     assert shared()[0] == 12
     assert shared(actors=3) == (12, 4)
     assert shared(actors=6, tasks=4) == (24, 4)
-    with pytest.raises(RunError, match="got 12 for 5 actors; try --streams 10"):
-        shared(actors=5)
+    assert shared(actors=5) == (10, 2)
+    assert shared(actors=24) == (24, 1)  # more actors than streams: each batch is of those that came first
     with pytest.raises(RunError, match="got 12 for 2 actors of 5 tasks each; try --streams 10"):
         shared(actors=2, tasks=5)
-    with pytest.raises(RunError, match="got 12 for 24 actors; try --streams 24"):
-        shared(actors=24)
     with pytest.raises(RunError, match=r"actors must be at most 6, .* got 7"):
         Conductor(UPDATE, InlineFleet(assignment(), 7), streams=4, tasks=2, restarts=0)
     with pytest.raises(RunError, match="streams must be a multiple of the 3 tasks"):

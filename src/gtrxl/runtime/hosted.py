@@ -90,11 +90,13 @@ def share_out(config: Config[Any]) -> Config[Any]:
     fleet, streams = config.fleet, config.streams
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     actors = fleet.actors or max(n for n in range(1, cores + 1) if streams % n == 0)
-    tasks = fleet.tasks or streams // actors
-    if not tasks or streams % tasks or (not fleet.tasks and streams % actors):
-        told = f"{streams} for {actors} actors" + (f" of {fleet.tasks} tasks each" if fleet.tasks else "")
-        remedy = tasks * max(1, round(streams / max(tasks, 1))) if fleet.tasks else actors * max(1, round(streams / actors))
-        raise RunError(f"streams must be a multiple of the tasks of an actor, got {told}; try --streams {remedy}")
+    # A batch is whole packets. With more actors than streams each has one task, and every batch is of those that came first.
+    tasks = fleet.tasks or max(n for n in range(1, max(1, streams // actors) + 1) if streams % n == 0)
+    if streams % tasks:
+        raise RunError(
+            f"streams must be a multiple of the tasks of an actor, got {streams} for {actors} actors of {tasks} tasks each; "
+            f"try --streams {tasks * max(1, round(streams / tasks))}"
+        )
     return dataclasses.replace(config, fleet=dataclasses.replace(fleet, actors=actors, tasks=tasks))
 
 
