@@ -83,7 +83,7 @@ def compiled(name: str, task: Task, *, streams: int, devices: list[Any]) -> Cont
     def draw(key: jax.Array, shape: tuple[int, int]) -> jax.Array:
         if isinstance(task.action_space, gymnasium.spaces.Discrete):
             return jax.random.randint(key, shape, 0, int(task.action_space.n))
-        return jax.random.uniform(key, (*shape, *task.action_space.shape), minval=-1.0, maxval=1.0)
+        return jax.random.uniform(key, (*shape, *(task.action_space.shape or ())), minval=-1.0, maxval=1.0)
 
     def one(carry: tuple[State, jax.Array], drawn: tuple[jax.Array, jax.Array]):
         (state, left), (actions, reset_keys) = carry, drawn

@@ -18,16 +18,19 @@ from rich.table import Table
 
 from gtrxl.envs import TASKS, make_task
 from gtrxl.envs.scores import FILE, load, measure
+from gtrxl.envs.sets import VARIANTS
 
 
 @dataclasses.dataclass(frozen=True)
 class Args:
     """Scores of the random policy, of the player with a perfect memory, and of the one that is told the secret."""
 
-    tasks: tuple[str, ...] = tuple(TASKS)
-    """Names in the catalogue."""
+    tasks: tuple[str, ...] = (*TASKS, *VARIANTS)
+    """Names in the catalogue, and members of its sets."""
     episodes: int = 16_384
     """Episodes for each player."""
+    first_person_episodes: int = 64
+    """The same for tasks that are seen: theirs have a thousand steps and more."""
     seed: int = 0
     """Decides every episode."""
     out: Path = FILE
@@ -36,13 +39,14 @@ class Args:
 
 def main(args: Args) -> None:
     """Measures, prints, writes."""
-    table = Table(title=f"mean return ± standard error, {args.episodes:,} episodes", title_justify="left")
+    table = Table(title="mean return ± standard error", title_justify="left")
     for column in ("task", "random", "perfect memory", "told", "without memory", "seconds"):
         table.add_column(column, justify="left" if column == "task" else "right")
-    kept = dict(load(args.out))
     for name in args.tasks:
         start = time.perf_counter()
-        scores = measure(make_task(name), episodes=args.episodes, seed=args.seed)
+        seen = TASKS[name.partition(":")[0]].module.startswith("first_person.")
+        scores = measure(make_task(name), episodes=args.first_person_episodes if seen else args.episodes, seed=args.seed)
+        kept = dict(load.__wrapped__(args.out))  # others may have written their tasks meanwhile
         if name in kept:
             scores = dataclasses.replace(scores, memoryless=kept[name].memoryless)
         kept[name] = scores
@@ -53,7 +57,7 @@ def main(args: Args) -> None:
             (scores.memoryless, None),
         ]
         table.add_row(name, *(_shown(mean, error) for mean, error in means), f"{time.perf_counter() - start:.0f}")
-        rows = {each: dataclasses.asdict(kept[each]) for each in TASKS if each in kept}
+        rows = {each: dataclasses.asdict(kept[each]) for each in (*TASKS, *VARIANTS) if each in kept}
         unfinished = args.out.with_suffix(".tmp")
         unfinished.write_text(json.dumps(rows, indent=1) + "\n")
         unfinished.replace(args.out)

@@ -87,7 +87,8 @@ def programs(settings: Settings, task: str, contender: str) -> dict[str, tuple[C
 
     def task_alone(arrays: Any) -> Any:
         del arrays
-        space = loop.task.action_space
+        (task,) = loop.tasks
+        space = task.action_space
         keys = jax.random.split(jax.random.key(0), settings.streams)
         situation = begin(loop.task, keys)
 
@@ -96,7 +97,7 @@ def programs(settings: Settings, task: str, contender: str) -> dict[str, tuple[C
                 actions = jax.random.randint(key, (settings.streams,), 0, int(space.n))  # pyright: ignore
             else:
                 actions = jax.random.normal(key, (settings.streams, *space.shape))  # pyright: ignore
-            state, after = jax.vmap(loop.task.step)(state, actions)
+            state, after = jax.vmap(task.step)(state, actions)
             return state, jnp.sum(after.reward)
 
         _, rewards = jax.lax.scan(step, situation.task, jax.random.split(jax.random.key(1), frames // settings.streams))

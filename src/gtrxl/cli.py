@@ -16,6 +16,7 @@ from rich.console import Console
 
 import gtrxl
 from gtrxl.commands import Eval, Export, Resume, Tasks, Train, Watch
+from gtrxl.play_command import Play
 from gtrxl.tables import print_table, table
 
 USER_ERROR = 2
@@ -144,6 +145,7 @@ COMMANDS: dict[str, type[Any]] = {
     "eval": Eval,
     "watch": Watch,
     "export": Export,
+    "play": Play,
     "tasks": Tasks,
     "cores": Cores,
     "params": Params,

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import io
 import json
 import sys
@@ -103,8 +104,8 @@ def _train_of(learner: type[Any]) -> type[Any]:
         """
 
         task: tyro.conf.Positional[str] = "grid-numpad"
-        """What to learn: a name from `gtrxl tasks`, arguments after a colon: grid-numpad:size=3,episode_steps=100; or gym:ID, any
-        Gymnasium task: gym:CartPole-v1."""
+        """What to learn: a name from `gtrxl tasks`, arguments after a colon: grid-numpad:size=3,episode_steps=100; several with a
+        plus between them, or a set of them: lab-memory, lab-reactive, lab12; or gym:ID, any Gymnasium task: gym:CartPole-v1."""
         gym: tyro.conf.OmitArgPrefixes[GymSettings] = dataclasses.field(default_factory=GymSettings)
         fleet: tyro.conf.OmitArgPrefixes[FleetSettings] = dataclasses.field(default_factory=FleetSettings)
         run_: Annotated[Path | None, tyro.conf.arg(name="run")] = None
@@ -112,7 +113,7 @@ def _train_of(learner: type[Any]) -> type[Any]:
         config: Path | None = None
         """Settings to begin with: RUN/config.json of another run repeats it; other options change it."""
         preset: Literal["small", "paper"] = "small"
-        """`small` learns on a laptop; `paper` has the paper's sizes and settings (Numpad), for large machines."""
+        """`small` learns on a laptop; `paper` has the paper's sizes and settings for the task, for large machines."""
         quiet: bool = False
         """Show nothing but the end."""
         no_board: bool = False
@@ -158,8 +159,8 @@ class Eval:
 
     run_: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(name="run")]
     """The run's folder."""
-    episodes: int = 256
-    """How many episodes."""
+    episodes: int | None = None
+    """How many episodes of each task; 256 if left out, of tasks with pictures 32."""
     seed: int = 0
     """Decides the episodes."""
     checkpoint: Checkpoint = "best"
@@ -167,12 +168,13 @@ class Eval:
     greedy: bool = False
     """Take the likeliest action instead of drawing one."""
     task: str | None = None
-    """Another task with the same spaces, for example a longer corridor: t-maze:corridor=100."""
+    """Another task with the same spaces, for example a longer corridor: t-maze:corridor=100; or one of several it learned."""
     json: bool = False
     """Print one JSON object instead."""
 
     def run(self) -> None:
         """Plays and prints."""
+        from gtrxl.envs.host import is_host
         from gtrxl.runtime.agents import evaluate
 
         said = evaluate(
@@ -183,11 +185,23 @@ class Eval:
             return
         low, high = said.interval
         interval = f"95 % interval {low:.2f} to {high:.2f}"
+        if said.tasks is not None:
+            made = table("task", ["return", "95 %", "random", "best", "of 100", "episodes"])
+            for name, of in said.tasks.items():
+                numbers = (of.mean_return, (of.interval[1] - of.interval[0]) / 2, of.random, of.best, of.normalised)
+                made.add_row(name, *("" if number is None else f"{number:.2f}" for number in numbers), str(of.episodes))
+            print_table(made)
+            what = "mean return" if said.normalised is None else "mean score of 100"
+            print(f"{said.task}: {what} {said.mean_return:.2f} ({interval}) over {len(said.tasks)} tasks")
+            for split, found in (said.human_normalised or {}).items():
+                print(f"human-normalised, {split}: mean {found['mean']:.1f}, capped at 100 {found['capped']:.1f}")
+            return
         print(f"{said.task}: mean return {said.mean_return:.2f} ({interval}) over {said.episodes} episodes")
-        if said.best is None or said.normalised is None:
-            print(f"random {said.random:.2f}")
+        if said.normalised is None:
+            print("no random score is known" if said.random is None else f"random {said.random:.2f}")
         else:
-            print(f"random {said.random:.2f}, perfect memory {said.best:.2f}: {said.normalised:.1f} of 100")
+            best = "human" if is_host(said.task) else "perfect memory"
+            print(f"random {said.random:.2f}, {best} {said.best:.2f}: {said.normalised:.1f} of 100")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -208,13 +222,22 @@ class Watch:
     """Also show what is hidden from the agent."""
     fps: float = 8.0
     """Frames a second of the GIF."""
+    task: str | None = None
+    """Which task, of several that were trained, or another with the same spaces; the first if left out."""
 
     def run(self) -> None:
         """Plays, draws, writes."""
         from gtrxl.runtime.watching import watch
 
         path, score, steps = watch(
-            self.run_, self.to, seed=self.seed, which=self.checkpoint, greedy=self.greedy, secret=self.secret, fps=self.fps
+            self.run_,
+            self.to,
+            seed=self.seed,
+            which=self.checkpoint,
+            greedy=self.greedy,
+            secret=self.secret,
+            fps=self.fps,
+            task=self.task,
         )
         print(f"wrote {path}: {steps} steps, return {score:g}")
 
@@ -271,23 +294,34 @@ def _ended(run: "Run") -> int:
     if not hosts.is_first():
         print(f"host {hosts.number()} of {hosts.count()}: {run.status}; the run is in {run.folder} on host 0")
         return {"finished": 0, "stopped": INTERRUPTED, "diverged": DIVERGED}.get(run.status, 1)
-    from gtrxl.envs.catalogue import make_task
     from gtrxl.envs.host import is_host
-    from gtrxl.envs.scores import reference_scores
+    from gtrxl.envs.sets import make_tasks
     from gtrxl.runtime.curves import amount, curve
+    from gtrxl.runtime.host_rows import lines, normalised_return
+    from gtrxl.runtime.set_rows import Scale, late_tasks
     from gtrxl.runtime.terminal import can_draw, duration
-    from gtrxl.runtime.train import lines
 
-    scores = None if is_host(run.config.task) else reference_scores(make_task(run.config.task))
-    levels = {} if scores is None else lines(scores)
+    if is_host(run.config.task):
+        levels, of_100 = lines(run.config.host_task), functools.partial(normalised_return, run.config.host_task)
+    else:
+        scale = Scale(make_tasks(run.config.task))
+        levels, of_100 = scale.lines, scale.normalised
     points = [(row["frames"], row["return_mean"]) for row in run.rows if row["return_mean"] is not None]
     if can_draw(sys.stdout) and points:
         print(curve(points, levels, width=78, height=16))
     if run.mean_return is not None:
         last = run.rows[-1]
         compared = ", ".join(f"{name} {score:.2f}" for name, score in levels.items())
-        said = "" if scores is None else f" ({compared}): {scores.normalised(run.mean_return):.0f} of 100"
+        score = of_100(run.mean_return)
+        said = "" if score is None else f" ({compared}): {score:.0f} of 100"
         print(f"return {run.mean_return:.2f} late in {amount(last['frames'])} frames, {duration(last['seconds'])}{said}")
+    each = late_tasks(run.rows)
+    if each:
+        made = table("task, late in training", ["return", "of 100", "episodes"])
+        for name, of in each.items():
+            numbers = ("" if of[field] is None else f"{of[field]:.2f}" for field in ("return_mean", "normalised"))
+            made.add_row(name, *numbers, str(of["episodes"]))
+        print_table(made)
     if run.status == "diverged":
         print(f"diverged: a loss or gradient was not finite; the last good checkpoint is in {run.folder}", file=sys.stderr)
         return DIVERGED

@@ -9,6 +9,7 @@ import pytest
 
 from gtrxl import VMPO, make_core
 from gtrxl.agent import AgentError, ResNet, word_buckets
+from gtrxl.agent import encoder as encoders
 from gtrxl.agent.agent import Agent
 from gtrxl.agent.encoder import Encoder, Torso, make_torso
 from gtrxl.agent.policies import Head
@@ -42,6 +43,22 @@ def observations(*leading: int):
 
 
 encode = eqx.filter_jit(lambda encoder, observation: encoder(observation))
+
+
+@pytest.mark.slow
+def test_very_many_pictures_in_groups_are_the_same(encoder, monkeypatch):
+    """Groups of 2 and a last one of 1, made again for the gradient: the same numbers, and the same gradient."""
+    seen = observations(5)
+    slope = lambda encoder: eqx.filter_grad(lambda encoder: jnp.sum(jnp.square(encoder(seen))))(encoder)  # noqa: E731
+    whole = eqx.filter_jit(lambda encoder: (encoder(seen), slope(encoder)))(encoder)
+    # Five pictures are too many, and a group has room for two.
+    monkeypatch.setattr(encoders, "_kept", lambda part: 100 if isinstance(part, ResNet) else 0)
+    monkeypatch.setattr(encoders, "MOST_KEPT", 499)
+    monkeypatch.setattr(encoders, "GROUP", 200)
+    program = eqx.filter_jit(lambda encoder: (encoder(seen), slope(encoder)))
+    assert "scan" in str(jax.make_jaxpr(lambda: encoder(seen))())
+    for x, y in zip(jax.tree.leaves(whole), jax.tree.leaves(program(encoder)), strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5)
 
 
 def test_axes_in_front_are_only_axes(encoder):

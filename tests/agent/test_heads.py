@@ -26,6 +26,7 @@ def test_deconv_spreads_every_input_over_its_window(height: int, width: int, sha
                 for j in range(size):
                     slow[row * stride + i, column * stride + j] += x[row, column] @ kernel[i, j]
     np.testing.assert_allclose(deconv(jnp.asarray(x)), slow, atol=1e-5)
+    np.testing.assert_allclose(deconv(jnp.asarray(x)[None, None])[0, 0], slow, atol=1e-5)
 
 
 def test_pixel_control_covers_the_papers_image():

@@ -145,6 +145,30 @@ def test_a_head_is_as_wide_as_its_policy_needs():
     "space", [gymnasium.spaces.MultiDiscrete([2, 2]), gymnasium.spaces.Box(-1, 1, (2, 2), np.float32), gymnasium.spaces.Text(3)]
 )
 def test_other_action_spaces_are_refused_in_one_line(space):
-    with pytest.raises(AgentError, match=r"actions must be Discrete or a Box with one axis, got .*; wrap") as caught:
+    with pytest.raises(AgentError, match=r"must be Discrete, a Box with one axis, or a Dict of both, got .*; wrap") as caught:
         Head(space)
     assert "\n" not in str(caught.value)
+
+
+HYBRID = {"continuous": gymnasium.spaces.Box(-1, 1, (3,)), "discrete": gymnasium.spaces.MultiDiscrete([2, 5])}
+
+
+@pytest.mark.parametrize("parts", [("continuous", "discrete"), ("continuous",), ("discrete",)])
+def test_a_dict_of_both_is_a_hybrid_policy(parts):
+    head = Head(gymnasium.spaces.Dict({name: HYBRID[name] for name in parts}))
+    assert head.spec.kind == "hybrid"
+    assert head.spec.continuous == 3 * ("continuous" in parts)
+    assert head.spec.discrete == ((2, 5) if "discrete" in parts else ())
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        {"continuous": gymnasium.spaces.Box(-1, 1, (3, 2))},
+        {"discrete": gymnasium.spaces.Discrete(3)},
+        {**HYBRID, "third": gymnasium.spaces.Discrete(2)},
+    ],
+)
+def test_other_dicts_are_refused_in_one_line(space):
+    with pytest.raises(AgentError, match=r'must be a Dict of "discrete" .* and "continuous" .*, got .*; name and shape them so'):
+        Head(gymnasium.spaces.Dict(space))

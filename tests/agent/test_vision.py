@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from gtrxl.agent import PAPER_CHANNELS, SMALL_CHANNELS, AgentError, ResNet
+from gtrxl.agent.convolution import convolve
 from gtrxl.agent.vision import max_pool
 
 
@@ -83,10 +84,33 @@ def test_the_papers_image_leaves_nine_by_twelve(channels: tuple[int, ...], flat:
     assert net.linear.weight.shape == (flat, 256)
 
 
-def test_many_images_by_vmap():
+def test_many_images_at_once_or_by_vmap():
     net = ResNet((6, 8), channels=(2,), features=4, key=jax.random.key(0))
     images = jax.random.uniform(jax.random.key(1), (3, 6, 8, 3))
-    np.testing.assert_allclose(jax.vmap(net)(images), np.stack([net(image) for image in images]), atol=1e-6)
+    alone = np.stack([net(image) for image in images])
+    np.testing.assert_allclose(jax.vmap(net)(images), alone, atol=1e-6)
+    np.testing.assert_allclose(net(images), alone, atol=1e-6)
+    np.testing.assert_allclose(net(images[None]), alone[None], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("size", "side", "padding"), [((5, 6), 3, 1), ((1, 1), 3, 1), ((2, 9), 3, 2), ((4, 3), 2, 1), ((3, 2), 1, 0)]
+)
+def test_our_gradient_of_a_convolution_is_the_one_that_jax_derives(size: tuple[int, int], side: int, padding: int):
+    x_key, kernel_key, output_key = jax.random.split(jax.random.key(0), 3)
+    x, kernel = jax.random.normal(x_key, (4, *size, 3)), jax.random.normal(kernel_key, (side, side, 3, 2))
+    by_output = jax.random.normal(output_key, (4, *(each + 2 * padding - side + 1 for each in size), 2))
+
+    def learned(x: jax.Array, kernel: jax.Array) -> jax.Array:
+        return convolve(x, kernel, padding)
+
+    def plain(x: jax.Array, kernel: jax.Array) -> jax.Array:
+        around = ((padding, padding), (padding, padding))
+        return jax.lax.conv_general_dilated(x, kernel, (1, 1), around, dimension_numbers=("NHWC", "HWIO", "NHWC"))
+
+    ours, theirs = (jax.vjp(function, x, kernel)[1](by_output) for function in (learned, plain))
+    for mine, other in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(mine, other, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("shape", [(8, 6, 3), (6, 8, 4), (2, 6, 8), (6, 8, 1)])

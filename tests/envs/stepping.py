@@ -31,4 +31,4 @@ def random_actions(task: Task, key: jax.Array, steps: int) -> jax.Array:
     space = task.action_space
     if isinstance(space, gymnasium.spaces.Discrete):
         return jax.random.randint(key, (steps,), 0, int(space.n), jnp.int32)
-    return jax.random.uniform(key, (steps, *space.shape), minval=-1.0, maxval=1.0)
+    return jax.random.uniform(key, (steps, *(space.shape or ())), minval=-1.0, maxval=1.0)

@@ -3,22 +3,27 @@
 from typing import Any
 
 import gymnasium
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode
+from jaxtyping import Array, UInt8
 
 import gtrxl.envs
-from gtrxl.envs import TaskEnv, TaskError, TaskVectorEnv, TMaze
-from gtrxl.envs.registration import NAMES, register
+from gtrxl.envs import TASKS, TaskEnv, TaskError, TaskVectorEnv, TMaze, pictures
+from gtrxl.envs.first_person import level as level_module
+from gtrxl.envs.first_person.scene import Body, Scene
+from gtrxl.envs.registration import LEVELS, NAMES, register, registered_name
 
-each_name = pytest.mark.parametrize("name", NAMES)
 SHORT: dict[str, dict[str, Any]] = {
     "gtrxl/GridNumpad-v0": {"size": 3, "episode_steps": 7},
     "gtrxl/Numpad-v0": {"episode_steps": 5},
     "gtrxl/TMaze-v0": {"corridor": 3, "patience": 4},
     "gtrxl/Recall-v0": {"items": 2, "ask": 1, "delay": 1},
 }
+each_name = pytest.mark.parametrize("name", SHORT)
+SMALL: dict[str, Any] = {"height": 8, "width": 16, "episode_steps": 4}
 
 
 @each_name
@@ -27,6 +32,62 @@ def test_gymnasiums_checker_has_nothing_to_say(name):
     env = gymnasium.make(name, render_mode="rgb_array", **SHORT[name])
     check_env(env.unwrapped)
     env.close()
+
+
+KINDS = [name for name in LEVELS if not name.endswith(("_large", "_many")) and name != "explore_goal_locations_small"]
+"""A level of each kind: the others are larger ones of the same, or the same without doors."""
+
+
+QUICK = ("memory-maze", "language_select_described_object")
+
+
+@pytest.mark.parametrize("level", [each if each in QUICK else pytest.param(each, marks=pytest.mark.slow) for each in KINDS])
+def test_gymnasiums_checker_has_nothing_to_say_about_a_level(level, monkeypatch):
+    """Dicts of pictures, words and numbers come out, and Memory Maze takes a dict. Compiling the renderer thirteen times takes
+    too long: all but Memory Maze show flat pictures that tell where the body is."""
+    monkeypatch.setattr(pictures, "VIEW", (8, 16))
+
+    def flat(scene: Scene, body: Body, *, height: int, width: int) -> UInt8[Array, "H W 3"]:
+        return jnp.full((height, width, 3), (20 * body.place.sum() + body.heading).astype(jnp.uint8))
+
+    if level != "memory-maze":
+        monkeypatch.setattr(level_module, "render", flat)
+    env = gymnasium.make(registered_name(level), render_mode="rgb_array", **SMALL)
+    check_env(env.unwrapped)
+    env.close()
+
+
+def test_every_first_person_task_is_registered():
+    names = [name for name, entry in TASKS.items() if entry.module.startswith("first_person.")]
+    assert sorted(names) == sorted(LEVELS)
+    for name in LEVELS:
+        env: Any = gymnasium.make(registered_name(name), height=24, width=32).unwrapped
+        assert env.task == gtrxl.envs.make_task(f"{name}:height=24,width=32")
+        assert env.observation_space["image"].shape == (24, 32, 3)
+    assert {name for name in NAMES if "RoomsWatermaze" in name or "MemoryMaze" in name} == {
+        "gtrxl/MemoryMaze-v0",
+        "gtrxl/RoomsWatermaze-v0",
+    }
+
+
+@pytest.mark.slow
+def test_many_mazes_play_what_each_would_alone():
+    """Actions and observations are dicts; episodes end and begin in between."""
+    envs = gymnasium.make_vec("gtrxl/MemoryMaze-v0", num_envs=2, **SMALL)
+    alone = [gymnasium.make("gtrxl/MemoryMaze-v0", **SMALL) for _ in range(2)]
+    observations, _ = envs.reset(seed=3)
+    singles = [env.reset(seed=3 + i)[0] for i, env in enumerate(alone)]
+    envs.action_space.seed(0)
+    for step in range(7):
+        assert envs.observation_space.contains(observations)
+        for i, single in enumerate(singles):
+            np.testing.assert_array_equal(observations["image"][i], single["image"])
+            np.testing.assert_allclose(observations["vector"][i], single["vector"], atol=1e-6)
+        actions = envs.action_space.sample()
+        observations, _, _, truncated, _ = envs.step(actions)
+        assert truncated.all() == (step == 3)
+        taken = [{name: part[i] for name, part in actions.items()} for i in range(2)]
+        singles = [(env.reset() if step == 4 else env.step(action))[0] for env, action in zip(alone, taken, strict=True)]
 
 
 @each_name
@@ -123,12 +184,24 @@ def test_what_is_returned_is_the_users_own():
         (lambda: TaskVectorEnv("t-maze", 2).step(np.zeros(2)), "call reset"),
         (lambda: started(TaskVectorEnv("t-maze", 2)).step(np.zeros(3, int)), r"actions must have shape \(2,\), got \(3,\)"),
         (lambda: started(TaskVectorEnv("t-maze", 2)).step(np.array([0, 5])), "whole numbers from 0 to 2, got 5"),
+        (lambda: maze().step(0), "action must be a dict of continuous, discrete, got 0"),
+        (lambda: maze().step({"continuous": np.zeros(8)}), r"a dict of continuous, discrete, got \['continuous'\]"),
+        (lambda: maze().step(act(7, [0])), r"continuous must have shape \(8,\), got \(7,\)"),
+        (lambda: maze().step(act(8, [2])), "discrete must be whole numbers from 0 to 1, got 2"),
     ],
 )
 def test_mistakes_are_named(mistake, message):
     with pytest.raises(TaskError, match=message) as caught:
         mistake()
     assert "\n" not in str(caught.value)
+
+
+def maze():
+    return started(TaskEnv("memory-maze", **SMALL))
+
+
+def act(numbers: int, choices: list[int]) -> dict[str, np.ndarray]:
+    return {"continuous": np.zeros(numbers), "discrete": np.array(choices)}
 
 
 def started(env):

@@ -1,5 +1,7 @@
 """PopArt: statistics by one return after the other, values kept through a change, against rlax."""
 
+import hypothesis
+import hypothesis.strategies as st
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -71,6 +73,37 @@ def test_values_in_reward_units_are_kept():
     for n in range(3):
         kept = popart.denormalise(new, after[:, n], n)
         np.testing.assert_allclose(kept, popart.denormalise(old, before[:, n], n), rtol=1e-4, atol=1e-4)
+
+
+@hypothesis.given(
+    seed=st.integers(0, 10_000),
+    present=st.sets(st.integers(0, 3), min_size=1),
+    size=st.floats(-3, 4),
+    step=st.sampled_from([1e-4, 1e-2, 0.5]),
+)
+def test_values_are_kept_for_any_returns_of_any_tasks(seed, present, size, step):
+    """Four tasks, some of them in the batch, returns of any size: values in reward units stay, and so do the statistics and the
+    output of every task that is not there, to the bit."""
+    random = np.random.default_rng(seed)
+    floats = lambda *shape: random.standard_normal(shape).astype(np.float32)  # noqa: E731
+    spread = np.abs(floats(4)) + np.float32(0.1)
+    old = PopArt(mean=jnp.asarray(floats(4)), variance=jnp.asarray(spread**2), scale=jnp.asarray(spread))
+    task = random.choice(sorted(present), 6).astype(np.int32)
+    targets = np.float32(10**size) * (floats(6, 5) + floats(4)[task][:, None])
+    new = update(old, targets, random.random((6, 5)) < 0.8, task, step=step)
+    weight, bias, x = floats(7, 4), floats(4), floats(9, 7)
+    new_weight, new_bias = (np.asarray(of) for of in popart.preserve(jnp.asarray(weight), jnp.asarray(bias), old=old, new=new))
+    for n in range(4):
+        before = (x @ weight[:, n] + bias[n]) * float(old.scale[n]) + float(old.mean[n])
+        after = (x @ new_weight[:, n] + new_bias[n]) * float(new.scale[n]) + float(new.mean[n])
+        # Exact but for rounding, which is of the largest number on the way.
+        largest = max(np.abs(before).max(), abs(float(new.mean[n])), float(old.scale[n]) * np.abs(x).max())
+        np.testing.assert_allclose(after, before, rtol=0, atol=4e-6 * largest)
+        if n not in task:
+            for field in ("mean", "variance", "scale"):
+                assert getattr(new, field)[n] == getattr(old, field)[n]
+            np.testing.assert_array_equal(new_weight[:, n], weight[:, n])
+            np.testing.assert_array_equal(new_bias[n], bias[n])
 
 
 def test_normalising_and_back():

@@ -26,11 +26,13 @@ UPDATE = Update(learner=VMPO(learning_rate=1e-2, lam=0.7, target_period=2), disc
 
 
 @functools.cache
-def random_agent(task: str, core: str = "gtrxl-gru", *, net: Net = NET, seed: int = 0, spread: float = 0.5) -> Agent:
+def random_agent(
+    task: str, core: str = "gtrxl-gru", *, net: Net = NET, seed: int = 0, spread: float = 0.5, values: int = 1
+) -> Agent:
     """Every weight random and none small, so that policy, value and memory are not constant. Compiles nothing."""
     random = np.random.default_rng(seed)
     config = dataclasses.replace(defaults(task=task, core=core), net=net)
-    shapes = eqx.filter_eval_shape(lambda key: make_agent(config, make_task(task), key), jax.random.key(0))
+    shapes = eqx.filter_eval_shape(lambda key: make_agent(config, make_task(task), key, values=values), jax.random.key(0))
 
     def filled(leaf: Any) -> Any:
         return jnp.asarray(spread * random.standard_normal(leaf.shape), leaf.dtype) if hasattr(leaf, "shape") else leaf

@@ -60,6 +60,7 @@ def test_an_evaluation_has_a_random_score_and_no_best(run):
     assert said.episodes == 20
     # Every episode of `Counter` lasts 3 or 5 steps: 1 + 2 + 3 and more for action 1, at most 15 + 2.5.
     assert 6 <= said.mean_return <= 17.5
+    assert said.random is not None
     assert 6 <= said.random <= 17.5
     assert said.best is None
     assert said.normalised is None

@@ -238,3 +238,23 @@ def test_settings_are_frozen_and_equal_by_value():
     assert hash(defaults()) == hash(defaults())
     with pytest.raises(dataclasses.FrozenInstanceError):
         defaults().steps = 5  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_the_paper_s_settings_depend_on_the_task():
+    maze, level, several = (defaults(task=task, preset="paper") for task in ("memory-maze", "rooms_watermaze", "lab12"))
+    assert (maze.learner, maze.pixel_control) == (VMPO.paper("memory_maze"), 0.0)
+    for config in (level, several):
+        assert (config.learner, config.pixel_control) == (VMPO.paper("dmlab30"), 2e-3)
+    for config in (maze, level, several, defaults(task="numpad", preset="paper")):
+        assert (config.unroll, config.discount, config.net.layers, config.net.memory) == (95, 0.99, 12, 512)
+        assert config.net.channels == "paper"
+    assert (maze.streams, level.streams, several.streams) == (128, 128, 144), "the least from 128 that two devices can share"
+
+
+def test_a_level_s_small_settings_fit_a_cpu():
+    config = defaults(task="lab-reactive:height=32,width=48")
+    assert config.task == "lab-reactive:height=32,width=48"
+    assert (config.net.channels, config.pixel_control) == ("small", 0.0)
+    assert config.streams % 8 == 0
+    with pytest.raises(RunError, match=r"pixel_control must be at least 0, got -1.0; the paper uses 2e-3"):
+        configs.change(config, {"pixel_control": -1.0})

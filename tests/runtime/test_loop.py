@@ -23,9 +23,12 @@ PERIOD = UPDATE.learner.target_period
 LOOP = Loop(task=make_task(ENDS), update=UPDATE, streams=B, unroll=T)
 
 
+SET = dataclasses.replace(LOOP, task=(make_task(ENDS), make_task("t-maze:corridor=3,patience=1")))
+
+
 def first(loop: Loop):
     """Before the first update."""
-    return eqx.filter_jit(loop.start)(random_agent(ENDS, "gru", spread=0.3), jax.random.key(5))
+    return eqx.filter_jit(loop.start)(random_agent(ENDS, "gru", spread=0.3, values=len(loop.tasks)), jax.random.key(5))
 
 
 @eqx.filter_jit
@@ -116,7 +119,7 @@ def test_the_policy_that_acts_is_copied_at_the_start_of_a_period_alone(slow):
 
 def test_the_trail_has_what_was_seen_last_and_the_memory_before_the_last_unroll(slow, two_periods):
     trail = two_periods[0].trail
-    length = LOOP.history(two_periods[0].trained.agent.core) + T
+    length = (LOOP.history(two_periods[0].trained.agent.core) or 0) + T
     assert trail.reset.shape == (B, length)
     for name in ("observation", "reset"):
         whole = np.concatenate([getattr(unroll, name) for unroll in slow.seen], axis=1)
@@ -129,7 +132,7 @@ def test_the_trail_is_as_long_as_a_memory_can_reach():
     long = dataclasses.replace(LOOP, task=make_task("grid-numpad"))
     deep = dataclasses.replace(NET, layers=3, memory=4)
     assert long.history(random_agent(CUT, net=deep).core) == 12
-    assert LOOP.history(random_agent(CUT, net=deep).core) == LOOP.task.episode_steps
+    assert LOOP.history(random_agent(CUT, net=deep).core) == LOOP.tasks[0].episode_steps
     assert long.history(random_agent(CUT, "lstm").core) == 50
 
 
@@ -187,21 +190,27 @@ def main(path: str) -> None:
     """Two periods on two devices, saved."""
     jax.config.update("jax_num_cpu_devices", 2)
     mesh = jax.make_mesh((2,), (AXIS,), axis_types=(jax.sharding.AxisType.Auto,))
-    loop = dataclasses.replace(LOOP, update=dataclasses.replace(UPDATE, axis=AXIS), mesh=mesh)
-    training, report = run(loop, place(loop, first(loop)), 2)
-    assert len(training.situation.reset.sharding.device_set) == 2
-    np.savez(path, *numbers((training, report)))
+    saved = []
+    for one in (LOOP, SET):
+        loop = dataclasses.replace(one, update=dataclasses.replace(UPDATE, axis=AXIS), mesh=mesh)
+        training, report = run(loop, place(loop, first(loop)), 2)
+        assert len(training.situation.reset.sharding.device_set) == 2
+        saved += numbers((training, report))
+    np.savez(path, *saved)
 
 
 def test_two_devices_change_rounding_only(begun, two_periods, tmp_path):
-    """In a process of its own, because devices are counted once per process."""
-    path = tmp_path / "two.npz"
+    """Of one task, and of two. In a process of its own, because devices are counted once per process."""
+    path, of_set = tmp_path / "two.npz", run(SET, first(SET), 2)
+    assert of_set[1].ended.count.shape == (2,)
+    assert np.all(np.asarray(of_set[1].ended.count) > 0)
     program = [sys.executable, "-m", "tests.runtime.test_loop", str(path)]
     done = subprocess.run(program, cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     with np.load(path) as saved:
         on_two = [saved[name] for name in saved.files]
-    for where, x, y in zip(names(two_periods), numbers(two_periods), on_two, strict=True):
+    on_one = (two_periods, of_set)
+    for where, x, y in zip(names(on_one), numbers(on_one), on_two, strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-3, atol=1e-4, err_msg=where)
 
 

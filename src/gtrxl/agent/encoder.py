@@ -17,6 +17,13 @@ from gtrxl.agent.vision import SMALL_CHANNELS, ResNet
 from gtrxl.cores.layers import Linear
 from gtrxl.envs.specs import VECTOR, ObservationSpec
 
+MOST_KEPT, GROUP = 2**28, 2**24
+"""Bytes that learning may keep of what happens inside a ResNet, between its forward and its backward pass; those of a group of
+pictures, where all of them would be more. On a CPU small groups stay in its caches: made twice, they are still faster than all
+pictures at once (docs/log.md)."""
+MOST_KEPT_ELSEWHERE, GROUP_ELSEWHERE = 2**32, 2**30
+"""The same on other devices, which want many pictures at a time."""
+
 
 class Torso(eqx.Module):
     """The paper's encoder for Numpad: two layers with tanh."""
@@ -89,7 +96,24 @@ def make_torso(
 
 
 def _each(part: ResNet | Language, x: Array, *, axes: int) -> Float[Array, "*n F"]:
-    """One network over all leading axes at once."""
+    """One network over all leading axes at once; of very many pictures in groups, made again for the gradient."""
     leading = x.shape[: x.ndim - axes]
-    flat = jax.vmap(part)(x.reshape(math.prod(leading), *x.shape[x.ndim - axes :]))
-    return flat.reshape(*leading, part.output_size)
+    flat = x.reshape(math.prod(leading), *x.shape[x.ndim - axes :])
+    most, room = (MOST_KEPT, GROUP) if jax.default_backend() == "cpu" else (MOST_KEPT_ELSEWHERE, GROUP_ELSEWHERE)
+    if isinstance(part, Language):
+        found = jax.vmap(part)(flat)
+    elif len(flat) * (kept := _kept(part)) <= most:
+        found = part(flat)
+    else:
+        group = max(1, room // kept)
+        lacking = -len(flat) % group
+        grouped = jnp.pad(flat, [(0, lacking), *[(0, 0)] * axes]).reshape(-1, group, *flat.shape[1:])
+        found = jax.lax.map(jax.checkpoint(lambda pictures: part(pictures)), grouped)
+        found = found.reshape(-1, part.output_size)[: len(flat)]
+    return found.reshape(*leading, part.output_size)
+
+
+def _kept(part: ResNet) -> int:
+    """About how many bytes of one picture a gradient needs, at least: eight times what the first convolution gives."""
+    height, width = part.image_size
+    return 8 * 4 * height * width * part.sections[0].conv.kernel.shape[-1]

@@ -5,8 +5,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from gtrxl.agent.convolution import convolve
 from gtrxl.agent.errors import AgentError
-from gtrxl.agent.vision import LAYOUT
 from gtrxl.cores.layers import Linear, along_last, uniform_init
 
 HIDDEN = 256
@@ -30,28 +30,37 @@ class MLP(eqx.Module):
 
 
 class Deconv(eqx.Module):
-    """A transposed convolution with no padding: N becomes (N - 1) * stride + size."""
+    """A transposed convolution with no padding: N becomes (N - 1) * stride + size, where the stride divides the size."""
 
     kernel: Float[Array, "S S C_in C_out"]
     bias: Float[Array, " C_out"]
     stride: int = eqx.field(static=True)
 
     def __init__(self, input_channels: int, output_channels: int, *, size: int, stride: int, key: PRNGKeyArray):
+        if size % stride:
+            raise AgentError(f"stride must divide size, got {stride} and {size}; the paper's are 1 and 3, 2 and 4")
         # Each output is reached by (size / stride) ** 2 places of the kernel.
         fan_in = max(1, size // stride) ** 2 * input_channels
         self.kernel = uniform_init(key, (size, size, input_channels, output_channels), fan_in=fan_in)
         self.bias = jnp.zeros((output_channels,), jnp.float32)
         self.stride = stride
 
-    def __call__(self, x: Float[Array, "H W C_in"]) -> Float[Array, "H_out W_out C_out"]:
-        """One image, enlarged."""
-        strides = (self.stride, self.stride)
-        y = jax.lax.conv_transpose(x[None], self.kernel, strides, "VALID", dimension_numbers=LAYOUT)[0]
+    def __call__(self, x: Float[Array, "*n H W C_in"]) -> Float[Array, "*n H_out W_out C_out"]:
+        """Images, enlarged."""
+        # Of the outputs every stride-th sees the same part of the kernel: each such part is an ordinary convolution of its own.
+        # They are done together and their outputs woven; as one dilated convolution it takes many times as long on a CPU.
+        step, (size, _, before, after) = self.stride, self.kernel.shape
+        high, wide = (side + size // step - 1 for side in x.shape[-3:-1])
+        places = self.kernel.reshape(size // step, step, size // step, step, before, after)[:, ::-1, :, ::-1]
+        kernel = jnp.transpose(places, (0, 2, 4, 1, 3, 5)).reshape(size // step, size // step, before, step * step * after)
+        y = convolve(x.reshape(-1, *x.shape[-3:]), kernel, size // step - 1)
+        woven = jnp.transpose(y.reshape(-1, high, wide, step, step, after), (0, 1, 3, 2, 4, 5))
+        y = woven.reshape(*x.shape[:-3], high * step, wide * step, after)
         return y + along_last(self.bias, y)
 
 
 class PixelControl(eqx.Module):
-    """Action values of how much each cell of the image changes (Jaderberg et al. 2017): `[D]` -> `[cells, A]`.
+    """Action values of how much each cell of the image changes (Jaderberg et al. 2017): `[*n, D]` -> `[*n, cells, A]`.
 
     For the paper's 72 x 96 image in cells of 4 x 4 pixels: linear to 6 x 9 x 32, deconvolution 3x3 to 8 x 11,
     deconvolution 4x4 of stride 2 to 18 x 24. The last one makes A advantages and one value, combined as a dueling
@@ -77,9 +86,9 @@ class PixelControl(eqx.Module):
         self.first = Deconv(channels, channels, size=3, stride=1, key=first_key)
         self.second = Deconv(channels, actions + 1, size=4, stride=2, key=second_key)
 
-    def __call__(self, x: Float[Array, " D"]) -> Float[Array, "cells_high cells_wide A"]:
-        """One step's core output -> one action value per cell and action."""
-        start = jax.nn.relu(self.linear(x)).reshape(*self._start, self.channels)
+    def __call__(self, x: Float[Array, "*n D"]) -> Float[Array, "*n cells_high cells_wide A"]:
+        """The core's output, of any number of steps -> one action value per cell and action."""
+        start = jax.nn.relu(self.linear(x)).reshape(*x.shape[:-1], *self._start, self.channels)
         streams = self.second(jax.nn.relu(self.first(start)))
         return dueling(advantages=streams[..., :-1], value=streams[..., -1:])
 

@@ -171,8 +171,12 @@ class Head(eqx.Module):
             self.spec = ActionSpec("categorical", discrete=(int(space.n),))
         elif isinstance(space, gymnasium.spaces.Box) and len(space.shape) == 1:
             self.spec = ActionSpec("gaussian", continuous=space.shape[0])
+        elif isinstance(space, gymnasium.spaces.Dict):
+            self.spec = _hybrid(dict(space.spaces))
         else:
-            raise AgentError(f"actions must be Discrete or a Box with one axis, got {space}; wrap the task so that they are")
+            raise AgentError(
+                f"actions must be Discrete, a Box with one axis, or a Dict of both, got {space}; wrap the task so that they are"
+            )
         self.first_scale = first_scale
 
     @property
@@ -223,3 +227,21 @@ class Head(eqx.Module):
         there = np.broadcast_to(place < counts[:, None], (len(counts), counts.max()))
         rows = logits[..., np.where(there, (np.cumsum(counts) - counts)[:, None] + place, 0)]
         return jnp.where(jnp.broadcast_to(there, rows.shape), rows, NEVER)
+
+
+def _hybrid(parts: dict[str, gymnasium.Space]) -> ActionSpec:
+    """The sizes of a Dict of "discrete" (MultiDiscrete, K choices) and "continuous" (a Box with one axis), or of one of them."""
+    counts, numbers, right = (), 0, True
+    for name, part in parts.items():
+        if name == "discrete" and isinstance(part, gymnasium.spaces.MultiDiscrete) and len(part.shape) == 1:
+            counts = tuple(int(n) for n in part.nvec)
+        elif name == "continuous" and isinstance(part, gymnasium.spaces.Box) and len(part.shape) == 1:
+            numbers = part.shape[0]
+        else:
+            right = False
+    if not right:
+        raise AgentError(
+            'actions of several parts must be a Dict of "discrete" (MultiDiscrete with one axis) and "continuous" (a Box with '
+            f"one axis), got {parts}; name and shape them so"
+        )
+    return ActionSpec("hybrid", discrete=counts, continuous=numbers)

@@ -31,6 +31,10 @@ def _sphere(about: str, **arguments: int) -> Entry:
     return Entry("numpad", "Numpad", types.MappingProxyType(arguments), about)
 
 
+def _first_person(module: str, kind: str, about: str, **arguments: int) -> Entry:
+    return Entry(f"first_person.{module}", kind, types.MappingProxyType(arguments), about)
+
+
 _NOTHING: Mapping[str, int] = types.MappingProxyType({})
 
 TASKS: Mapping[str, Entry] = types.MappingProxyType(
@@ -43,6 +47,37 @@ TASKS: Mapping[str, Entry] = types.MappingProxyType(
         "numpad-4x4": _sphere("the same over 4 x 4 pads", size=4),
         "t-maze": Entry("t_maze", "TMaze", _NOTHING, "keep one sign along a corridor, then turn as it said"),
         "recall": Entry("recall", "Recall", _NOTHING, "keep several cards for a while, then name those asked for"),
+        "memory-maze": _first_person(
+            "memory_maze", "MemoryMaze", "the paper's: find back to an apple among blocks, by landmarks"
+        ),
+        "explore_goal_locations_small": _first_person("explore", "GoalLocations", "find back to a flag in a maze with 4 rooms"),
+        "explore_goal_locations_large": _first_person(
+            "explore", "GoalLocations", "the same in a larger maze with 9 rooms", size=17, episode_steps=1800
+        ),
+        "explore_obstructed_goals_small": _first_person(
+            "explore", "ObstructedGoals", "the same with 4 rooms, and doors that open or close each time"
+        ),
+        "explore_obstructed_goals_large": _first_person(
+            "explore", "ObstructedGoals", "the same in a larger maze with 9 rooms", size=17, episode_steps=1800
+        ),
+        "explore_object_locations_small": _first_person("explore", "ObjectLocations", "gather apples in a maze, again and again"),
+        "explore_object_rewards_few": _first_person(
+            "object_rewards", "ObjectRewards", "find out which of 4 categories pay, and take them"
+        ),
+        "explore_object_rewards_many": _first_person(
+            "object_rewards", "ObjectRewards", "the same with 8 categories", objects=16, categories=8, episode_steps=1800
+        ),
+        "rooms_select_nonmatching_object": _first_person(
+            "nonmatching", "SelectNonmatching", "see an object in one room, take the other one in the next"
+        ),
+        "rooms_watermaze": _first_person("watermaze", "Watermaze", "find a hidden platform in a round pool, and find it again"),
+        "rooms_collect_good_objects": _first_person(
+            "collect", "CollectGood", "take what is good, leave what is bad, in any room"
+        ),
+        "language_select_described_object": _first_person("described", "DescribedObject", "take what the instruction names"),
+        "psychlab_arbitrary_visuomotor_mapping": _first_person(
+            "psychlab", "VisuomotorMapping", "learn which of four buttons belongs to which image"
+        ),
     }
 )
 """Every task there is a name for."""
@@ -99,6 +134,8 @@ def _check(name: str, argument: str, known: set[str]) -> None:
 
 def _example(name: str) -> str:
     module = TASKS[ALIASES.get(name, name)].module
+    if module.startswith("first_person."):
+        return f"{name}:height=36,width=48"
     return f"{name}:" + {"t_maze": "corridor=100", "recall": "items=6,ask=3"}.get(module, "sequence=4,episode_steps=200")
 
 

@@ -47,8 +47,9 @@ class Task(abc.ABC):
 
     @property
     @abc.abstractmethod
-    def action_space(self) -> gymnasium.spaces.Discrete | gymnasium.spaces.Box:
-        """Whole numbers from 0, or a vector in [-1, 1]."""
+    def action_space(self) -> gymnasium.Space:
+        """Whole numbers from 0, a vector in [-1, 1], or a Dict of "discrete" (MultiDiscrete, K choices: int32 [K]) and
+        "continuous" (a vector in [-1, 1])."""
 
     @abc.abstractmethod
     def reset(self, key: PRNGKeyArray) -> tuple[State, PyTree]:

@@ -4,13 +4,13 @@ E episodes, T steps.
 """
 
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Key, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Key, PRNGKeyArray, PyTree
 
 from gtrxl.envs.contract import State, Task
 from gtrxl.envs.errors import in_range
@@ -32,7 +32,7 @@ class Episode(NamedTuple):
     """One episode: `states` has T + 1 entries, the first before any action; `actions` and `rewards` have T."""
 
     states: list[State]
-    actions: list[np.ndarray]
+    actions: list[Any]
     rewards: list[float]
 
 
@@ -40,8 +40,8 @@ def record(task: Task, player: Player, key: PRNGKeyArray) -> Episode:
     """Plays one episode and keeps all of it."""
     first, states, actions, rewards, alive = jax.tree.map(np.asarray, _recorded(task, player, key))
     steps = int(alive.sum())
-    unstacked = [jax.tree.map(lambda leaf: leaf[t], states) for t in range(steps)]
-    return Episode([first, *unstacked], list(actions[:steps]), rewards[:steps].tolist())
+    unstacked, taken = ([jax.tree.map(lambda leaf: leaf[t], tree) for t in range(steps)] for tree in (states, actions))
+    return Episode([first, *unstacked], taken, rewards[:steps].tolist())
 
 
 class _Going(eqx.Module):
@@ -49,22 +49,31 @@ class _Going(eqx.Module):
 
     state: State
     notes: State
-    observation: Float[Array, " O"]
+    observation: PyTree
+    """None for a player that does not look."""
     alive: Array
     total: Float[Array, ""]
 
 
 def _begin(task: Task, player: Player, key: PRNGKeyArray) -> _Going:
     state, observation = task.reset(key)
-    return _Going(state, player.begin(state), observation, jnp.ones((), bool), jnp.float32(0))
+    return _Going(state, player.begin(state), observation if player.looks else None, jnp.ones((), bool), jnp.float32(0))
 
 
-def _go_on(task: Task, player: Player, going: _Going, key: PRNGKeyArray) -> tuple[_Going, tuple[State, Array, Array, Array]]:
+def _go_on(task: Task, player: Player, going: _Going, key: PRNGKeyArray) -> tuple[_Going, tuple[State, PyTree, Array, Array]]:
     notes, action = player.act(going.notes, going.observation, key)
-    state, step = task.step(going.state, action)
-    total = going.total + jnp.where(going.alive, step.reward, 0.0)
-    alive = going.alive & ~(step.terminated | step.truncated)
-    return _Going(state, notes, step.observation, alive, total), (state, action, step.reward, going.alive)
+    state, observation, reward, ended = _step(task, going.state, action, looks=player.looks)
+    total = going.total + jnp.where(going.alive, reward, 0.0)
+    return _Going(state, notes, observation, going.alive & ~ended, total), (state, action, reward, going.alive)
+
+
+def _step(task: Task, state: State, action: PyTree, *, looks: bool) -> tuple[State, PyTree, Float[Array, ""], Bool[Array, ""]]:
+    """The next state, what is seen of it, the reward, and whether that was the end. Where nobody looks, no picture is drawn."""
+    if not looks and hasattr(task, "advance"):
+        state, reward, terminated, truncated = task.advance(state, action)  # pyright: ignore[reportAttributeAccessIssue]
+        return state, None, reward, terminated | truncated
+    state, step = task.step(state, action)
+    return state, step.observation if looks else None, step.reward, step.terminated | step.truncated
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
@@ -81,7 +90,7 @@ def _returns(task: Task, player: Player, keys: Key[Array, " E"]) -> Float[Array,
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
-def _recorded(task: Task, player: Player, key: PRNGKeyArray) -> tuple[State, State, Array, Array, Array]:
+def _recorded(task: Task, player: Player, key: PRNGKeyArray) -> tuple[State, State, PyTree, Array, Array]:
     reset_key, act_key = jax.random.split(key)
     going = _begin(task, player, reset_key)
     act_keys = jax.random.split(act_key, task.episode_steps)

@@ -4,7 +4,7 @@ B environments.
 """
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import gymnasium
@@ -51,7 +51,9 @@ class TaskEnv(gymnasium.Env[Any, Any]):
         if self._state is None:
             raise TaskError("step comes after reset, got step first; call reset() once before the first step")
         _check_action(action, self.action_space, "action")
-        self._state, step = _step(self.task, self._state, _numbers(action, self.action_space))
+        numbers = _numbers(action, self.action_space, "action")
+        _check_numbers(numbers, self.action_space, "action")
+        self._state, step = _step(self.task, self._state, numbers)
         return _told(step.observation), float(step.reward), bool(step.terminated), bool(step.truncated), {}
 
     def render(self) -> np.ndarray | None:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -59,7 +61,7 @@ class TaskEnv(gymnasium.Env[Any, Any]):
         return None if self.render_mode is None or self._state is None else frame(self.task, self._state)
 
 
-class TaskVectorEnv(gymnasium.vector.VectorEnv[Any, np.ndarray, np.ndarray]):
+class TaskVectorEnv(gymnasium.vector.VectorEnv[Any, Any, np.ndarray]):
     """B streams of a task, stepped together. Environment i plays exactly what a `TaskEnv` with seed + i plays.
 
     The step after an episode's end begins the next one and ignores its action (`AutoresetMode.NEXT_STEP`).
@@ -111,9 +113,9 @@ class TaskVectorEnv(gymnasium.vector.VectorEnv[Any, np.ndarray, np.ndarray]):
         """One action in each environment, or the begin of its next episode."""
         if self._states is None:
             raise TaskError("step comes after reset, got step first; call reset() once before the first step")
-        actions = _numbers(actions, self.single_action_space)
-        _check_actions(actions, self.single_action_space, self.num_envs)
-        self._keys, self._states, step = _step_all(self.task, self._keys, self._states, self._ended, actions)
+        numbers = _numbers(actions, self.single_action_space, "actions")
+        _check_numbers(numbers, self.single_action_space, "actions", (self.num_envs,))
+        self._keys, self._states, step = _step_all(self.task, self._keys, self._states, self._ended, numbers)
         self._ended = step.terminated | step.truncated
         reward = np.array(step.reward, np.float64)
         return _told(step.observation), reward, np.array(step.terminated), np.array(step.truncated), {}
@@ -149,25 +151,39 @@ def _fresh(generator: np.random.Generator) -> int:
     return int(generator.integers(SEEDS))
 
 
-def _numbers(actions: Any, space: gymnasium.Space) -> np.ndarray:
-    return np.asarray(actions, np.int32 if isinstance(space, gymnasium.spaces.Discrete) else np.float32)
+def _numbers(actions: Any, space: gymnasium.Space, name: str) -> Any:
+    """An action, or many, as arrays of the types that a task takes."""
+    if isinstance(space, gymnasium.spaces.Dict):
+        if not isinstance(actions, Mapping) or set(actions) != set(space.spaces):
+            said = sorted(actions) if isinstance(actions, Mapping) else actions
+            raise TaskError(f"{name} must be a dict of {', '.join(space.spaces)}, got {said}; see env.action_space")
+        return {part: _numbers(actions[part], inner, part) for part, inner in space.spaces.items()}
+    whole = isinstance(space, gymnasium.spaces.Discrete | gymnasium.spaces.MultiDiscrete)
+    return np.asarray(actions, np.int32 if whole else np.float32)
 
 
 def _check_action(action: Any, space: gymnasium.Space, name: str) -> None:
-    if isinstance(space, gymnasium.spaces.Discrete):
-        if not space.contains(action):
-            raise TaskError(f"{name} must be a whole number from 0 to {space.n - 1}, got {action!r}; see env.action_space")
-    elif np.shape(action) != space.shape:
-        raise TaskError(f"{name} must have shape {space.shape}, got {np.shape(action)}; see env.action_space")
+    if isinstance(space, gymnasium.spaces.Discrete) and not space.contains(action):
+        raise TaskError(f"{name} must be a whole number from 0 to {space.n - 1}, got {action!r}; see env.action_space")
 
 
-def _check_actions(actions: np.ndarray, space: gymnasium.Space, count: int) -> None:
-    shape = (count, *(space.shape or ()))
-    if actions.shape != shape:
-        raise TaskError(f"actions must have shape {shape}, got {actions.shape}; one action for each environment")
-    if isinstance(space, gymnasium.spaces.Discrete) and (actions.min() < 0 or actions.max() >= space.n):
-        wrong = actions[(actions < 0) | (actions >= space.n)][0]
-        raise TaskError(f"actions must be whole numbers from 0 to {space.n - 1}, got {wrong}; see envs.single_action_space")
+def _check_numbers(numbers: Any, space: gymnasium.Space, name: str, leading: tuple[int, ...] = ()) -> None:
+    """Raise unless all parts have the right shape, with these axes in front, and whole numbers are in range."""
+    if isinstance(space, gymnasium.spaces.Dict):
+        for part, inner in space.spaces.items():
+            _check_numbers(numbers[part], inner, part, leading)
+        return
+    shape = (*leading, *(space.shape or ()))
+    if numbers.shape != shape:
+        hint = "one action for each environment" if leading else "see env.action_space"
+        raise TaskError(f"{name} must have shape {shape}, got {numbers.shape}; {hint}")
+    if isinstance(space, gymnasium.spaces.Discrete | gymnasium.spaces.MultiDiscrete):
+        most = np.broadcast_to(space.n if isinstance(space, gymnasium.spaces.Discrete) else space.nvec, shape) - 1
+        outside = (numbers < 0) | (numbers > most)
+        if outside.any():
+            bound, wrong = most[outside].ravel()[0], numbers[outside].ravel()[0]
+            see = "envs.single_action_space" if leading else "env.action_space"
+            raise TaskError(f"{name} must be whole numbers from 0 to {bound}, got {wrong}; see {see}")
 
 
 def _begin(task: Task, key: PRNGKeyArray) -> tuple[PRNGKeyArray, State, PyTree]:
@@ -181,7 +197,7 @@ def _reset(task: Task, key: PRNGKeyArray) -> tuple[PRNGKeyArray, State, PyTree]:
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _step(task: Task, state: State, action: Array) -> tuple[State, Step]:
+def _step(task: Task, state: State, action: PyTree) -> tuple[State, Step]:
     return task.step(state, action)
 
 
@@ -192,7 +208,7 @@ def _reset_all(task: Task, keys: Key[Array, " B"]) -> tuple[Key[Array, " B"], St
 
 @functools.partial(jax.jit, static_argnums=0)
 def _step_all(
-    task: Task, keys: Key[Array, " B"], states: State, ended: Bool[Array, " B"], actions: Array
+    task: Task, keys: Key[Array, " B"], states: State, ended: Bool[Array, " B"], actions: PyTree
 ) -> tuple[Key[Array, " B"], State, Step]:
     def resume(keys: Key[Array, " B"], stepped: State, step: Step) -> tuple[Key[Array, " B"], State, Step]:
         def one(key: PRNGKeyArray, state: State, step: Step, ended: Bool[Array, ""]) -> tuple[PRNGKeyArray, State, Step]:

@@ -1,5 +1,8 @@
 """Gymnasium tasks by name: `gym:CartPole-v1`. They live on the CPU, outside of the compiled program, and any id works.
 
+DeepMind Lab's levels (`dmlab:rooms_watermaze`, in dmlab.py) and several tasks at once (`gym:A+gym:B`, `dmlab30`, in host_sets.py)
+are host tasks too.
+
     task = HostTask.parse("gym:MiniGrid-MemoryS13-v0")
     lens, hand = task.spaces().lens, task.spaces().hand
     env = task.make()
@@ -15,16 +18,19 @@ import importlib.util
 import json
 import re
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import cloudpickle
 import gymnasium
 import numpy as np
 
+from gtrxl.envs.dmlab_levels import SETS
 from gtrxl.envs.errors import TaskError
 from gtrxl.envs.spaces import Previous, Spaces
 
 PREFIX = "gym:"
+LAB = "dmlab:"
+"""How a level of DeepMind Lab begins."""
 FUNCTION = "env_fn/"
 """The id of a task that a function makes begins so; the function's place follows."""
 
@@ -48,8 +54,8 @@ VELOCITIES = {
 
 
 def is_host(text: str) -> bool:
-    """Whether this names a Gymnasium task."""
-    return text.strip().startswith(PREFIX)
+    """Whether this names a task that lives on the CPU: one of Gymnasium's, of DeepMind Lab's, or several of them."""
+    return text.strip().startswith((PREFIX, LAB)) or text.partition(":")[0].strip() in SETS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,6 +74,11 @@ class HostTask:
     env_fn: Callable[[], gymnasium.Env] | None = None
     """Makes the task instead of `gymnasium.make`; `id` is then only its name."""
 
+    prefix: ClassVar[str] = PREFIX
+    """How its name begins."""
+    alone: ClassVar[bool] = False
+    """A process can hold only one of it."""
+
     def __post_init__(self):
         if not self.id or "=" in self.id:
             raise TaskError(f"a Gymnasium task needs an id, got {PREFIX + self.id!r}; for example 'gym:CartPole-v1'")
@@ -78,16 +89,20 @@ class HostTask:
 
     @classmethod
     def parse(cls, text: str, *, mask_velocity: bool = False, previous: Previous = "action") -> "HostTask":
-        """`gym:ID`, `gym:ID:key=value,key=value` (JSON, or plain text) or Gymnasium's own `gym:module:ID`."""
+        """`gym:ID`, `gym:ID:key=value,key=value` (JSON, or plain text) or Gymnasium's own `gym:module:ID`; or what `is_host`
+        takes besides: `dmlab:LEVEL`, the name of a set, several with + between."""
         if not is_host(text):
             raise TaskError(f"a Gymnasium task is written gym:ID, got {text!r}; for example 'gym:CartPole-v1'")
-        found = re.fullmatch(r"([^=]*?)(?::(\s*\w+\s*=.*))?", text.strip()[len(PREFIX) :].strip(), re.DOTALL)
-        if found is None:
-            raise TaskError(
-                f"arguments come after the id and a colon, got {text!r}; for example 'gym:CartPole-v1:sutton_barto_reward=true'"
-            )
-        arguments = tuple(_arguments(found[2])) if found[2] else ()
-        return cls(found[1].strip(), arguments, mask_velocity=mask_velocity, previous=previous)
+        from gtrxl.envs import host_sets
+
+        if host_sets.is_several(text):
+            return host_sets.HostSet.named(text, mask_velocity=mask_velocity, previous=previous)
+        if text.strip().startswith(LAB):
+            from gtrxl.envs.dmlab import LabTask
+
+            return LabTask.named(text, mask_velocity=mask_velocity, previous=previous)
+        id, arguments = taken_apart(text, PREFIX, example="gym:CartPole-v1:sutton_barto_reward=true")
+        return cls(id, arguments, mask_velocity=mask_velocity, previous=previous)
 
     @classmethod
     def of(cls, env_fn: Callable[[], gymnasium.Env], *, mask_velocity: bool = False, previous: Previous = "action") -> "HostTask":
@@ -102,22 +117,35 @@ class HostTask:
     @property
     def name(self) -> str:
         """The text that `parse` takes back."""
-        spelled = ",".join(f"{key}={_spell(key, value)}" for key, value in self.arguments)
-        return PREFIX + self.id + (f":{spelled}" if spelled else "")
+        return self.prefix + self.id + spelled(self.arguments)
+
+    @property
+    def tasks(self) -> tuple["HostTask", ...]:
+        """The tasks that this stands for: itself, or those of a set."""
+        return (self,)
+
+    def held_out(self) -> "HostTask":
+        """What a trained agent is scored on: the task itself, unless there are levels kept for that."""
+        return self
+
+    @property
+    def scale(self) -> tuple[float, float] | None:
+        """The mean returns of a random policy and of a human, where they were published."""
+        return None
 
     def make(self, *, render_mode: str | None = None) -> gymnasium.Env:
         """The environment, with what belongs around it; whatever stops it is said in one line."""
         shown = {} if render_mode is None else {"render_mode": render_mode}
         function = _found(self.id) if self.env_fn is None and self.id.startswith(FUNCTION) else self.env_fn
         if function is not None:
-            env = _guarded(self.name, function)
+            env = guarded(self.name, function)
             if not isinstance(env, gymnasium.Env):
                 raise TaskError(f"env_fn must give a gymnasium.Env, got {type(env).__name__}; shimmy converts tasks of old gym")
         else:
             self._register()
             arguments = {**dict(self.arguments), **shown}
             # Gymnasium's checker warns once and then looks away; the lens checks every step.
-            env = _guarded(self.name, lambda: gymnasium.make(self.id, disable_env_checker=True, **arguments))
+            env = guarded(self.name, lambda: gymnasium.make(self.id, disable_env_checker=True, **arguments))
         known = env.spec.id if env.spec is not None else self.id
         if function is None and known.startswith(("MiniGrid-", "BabyAI-")):
             env = _minigrid(env)
@@ -139,7 +167,7 @@ class HostTask:
             if re.match(begin, self.id):
                 if importlib.util.find_spec(module) is None:
                     raise TaskError(f"{self.name} needs the package {module}, got none installed; pip install {install}")
-                _guarded(self.name, lambda: importlib.import_module(module))
+                guarded(self.name, lambda: importlib.import_module(module))
 
     def __hash__(self) -> int:
         return hash((self.name, self.mask_velocity, self.previous, self.env_fn))
@@ -209,7 +237,7 @@ def _velocities(task: str) -> tuple[int, ...]:
     return VELOCITIES[base]
 
 
-def _guarded(name: str, make: Callable[[], Any]) -> Any:
+def guarded(name: str, make: Callable[[], Any]) -> Any:
     """What `make` gives; whatever it raises becomes one line."""
     try:
         return make()
@@ -233,6 +261,19 @@ def _guarded(name: str, make: Callable[[], Any]) -> Any:
 def _line(error: Exception) -> str:
     plain = re.sub(r"\x1b\[[\d;]*m", "", str(error))  # Gymnasium colours what it says
     return " ".join(plain.split())[:300]
+
+
+def taken_apart(text: str, prefix: str, *, example: str) -> tuple[str, tuple[tuple[str, Any], ...]]:
+    """The id and the arguments of a task's name."""
+    found = re.fullmatch(r"([^=]*?)(?::(\s*\w+\s*=.*))?", text.strip()[len(prefix) :].strip(), re.DOTALL)
+    if found is None:
+        raise TaskError(f"arguments come after the id and a colon, got {text!r}; for example {example!r}")
+    return found[1].strip(), tuple(_arguments(found[2])) if found[2] else ()
+
+
+def spelled(arguments: tuple[tuple[str, Any], ...]) -> str:
+    """Arguments as they follow an id; nothing for none."""
+    return ":" * bool(arguments) + ",".join(f"{key}={_spell(key, value)}" for key, value in arguments)
 
 
 def _arguments(text: str) -> Iterator[tuple[str, Any]]:

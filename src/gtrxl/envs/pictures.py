@@ -1,10 +1,11 @@
 """Pictures of the tasks: one state as a frame, an episode as a GIF.
 
-    python -m gtrxl.envs.pictures FOLDER      # a PNG and a GIF of every task, played by the player with a perfect memory
+    python -m gtrxl.envs.pictures FOLDER      # a PNG and a GIF of every task that is seen from above, its player remembering all
 
-H rows, W columns.
+H rows, W columns, T steps.
 """
 
+import functools
 import itertools
 import sys
 from collections.abc import Iterable
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import jax
 import numpy as np
-from jaxtyping import UInt8
+from jaxtyping import Array, Float, UInt8
 from PIL import Image
 
 from gtrxl.envs.canvas import Canvas
@@ -21,6 +22,8 @@ from gtrxl.envs.contract import State, Task
 from gtrxl.envs.drawings import SIDE, draw
 from gtrxl.envs.episodes import Episode, record
 from gtrxl.envs.errors import TaskError
+from gtrxl.envs.first_person.level import Level, LevelState
+from gtrxl.envs.first_person.plan import draw_plan, read
 from gtrxl.envs.grid_numpad import GridState
 from gtrxl.envs.numpad import Numpad, NumpadState
 from gtrxl.envs.players import perfect_memory
@@ -29,6 +32,8 @@ from gtrxl.envs.t_maze import TMaze
 
 CAPTION = 26
 """Height of the line under a picture."""
+VIEW = (288, 384)
+"""Height and width of a first-person picture for people."""
 _COLOURS = 63
 """In a GIF; one more stands for "as before"."""
 
@@ -36,12 +41,56 @@ Picture = UInt8[np.ndarray, "H W 3"]
 
 
 def frame(task: Task, state: State, *, caption: str = "", secret: bool = False) -> Picture:
-    """The state of one stream as red, green and blue. `secret` also shows what is hidden from the agent."""
+    """The state of one stream as red, green and blue. `secret` also shows what is hidden from the agent.
+
+    Of a first-person task it is what the agent sees, larger; the secret is the world from above."""
+    state = jax.tree.map(np.asarray, state)
+    if isinstance(task, Level):
+        return _first_person(task, state, caption=caption, secret=secret)
     canvas = Canvas(SIDE, SIDE + (CAPTION if caption else 0))
-    draw(canvas, task, jax.tree.map(np.asarray, state), secret=secret)
+    draw(canvas, task, state, secret=secret)
     if caption:
         canvas.text((SIDE / 2, SIDE + CAPTION / 2 - 4), caption, size=13)
     return canvas.pixels()
+
+
+def _first_person(task: Level, state: LevelState, *, caption: str, secret: bool) -> Picture:
+    shown = eyes(task, state, height=VIEW[0], width=VIEW[1])
+    if secret and has_plan(task):
+        shown = np.concatenate([shown, plan(state, side=VIEW[0])], axis=1)
+    if not caption:
+        return shown
+    said = "     ".join(filter(None, (caption, instruction(task, state))))
+    line = Canvas(shown.shape[1], CAPTION)
+    line.text((shown.shape[1] / 2, CAPTION / 2), said, size=13)
+    return np.concatenate([shown, line.pixels()])
+
+
+def eyes(task: Level, state: LevelState, *, height: int, width: int) -> Picture:
+    """What the agent of a first-person task sees, at any size."""
+    return np.asarray(_seen(task, state, height=height, width=width))
+
+
+@functools.partial(jax.jit, static_argnums=0, static_argnames=("height", "width"))
+def _seen(task: Level, state: LevelState, *, height: int, width: int) -> UInt8[Array, "H W 3"]:
+    return task.picture(state.world, height=height, width=width)
+
+
+def plan(state: LevelState, *, side: int, path: Float[np.ndarray, "T 2"] | None = None) -> Picture:
+    """A first-person world from above, with the way that was walked."""
+    canvas = Canvas(side, side)
+    draw_plan(canvas, state.world.scene, state.world.body, corner=(0, 0), side=side, path=path)
+    return canvas.pixels()
+
+
+def has_plan(task: Level) -> bool:
+    """Whether one walks in this world: a level that paints its own picture is a screen, and has nothing to see from above."""
+    return type(task).picture is Level.picture
+
+
+def instruction(task: Task, state: State) -> str:
+    """What a first-person task says to its agent, in words; nothing for the others."""
+    return read(np.asarray(state.world.instruction)) if isinstance(task, Level) else ""
 
 
 def episode_frames(task: Task, episode: Episode, *, secret: bool = False) -> list[Picture]:
@@ -92,10 +141,12 @@ def _palette(images: list[Image.Image]) -> list[int]:
 
 
 def gallery(folder: Path, *, seed: int = 3) -> None:
-    """A PNG and a GIF of every task of the catalogue."""
+    """A PNG and a GIF of every task of the catalogue that is seen from above."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in TASKS:
         task = make_task(name)
+        if isinstance(task, Level):
+            continue  # `python -m gtrxl.envs.contact_sheet` draws these
         episode = record(task, perfect_memory(task), jax.random.key(seed))
         frames = episode_frames(task, episode)
         Image.fromarray(frames[_telling(task, episode)]).save(folder / f"{name}.png", optimize=True)

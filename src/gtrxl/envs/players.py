@@ -9,14 +9,14 @@ P pads, O numbers in an observation, C places on a grid.
 import abc
 import dataclasses
 import functools
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from gtrxl.envs.contract import State, Task
 from gtrxl.envs.errors import TaskError
@@ -32,12 +32,15 @@ from gtrxl.envs.t_maze import LEFT, RIGHT, TMaze
 class Player(abc.ABC):
     """Plays one stream. Frozen and pure, so that whole episodes compile."""
 
+    looks: ClassVar[bool] = True
+    """Whether it needs the observation. For one that does not, no pictures are drawn and `act` is given None."""
+
     @abc.abstractmethod
     def begin(self, state: State) -> Any:
         """Notes before the first step. Only a player that is told the secret looks at the state."""
 
     @abc.abstractmethod
-    def act(self, notes: Any, observation: Float[Array, " O"], key: PRNGKeyArray) -> tuple[Any, Array]:
+    def act(self, notes: Any, observation: PyTree, key: PRNGKeyArray) -> tuple[Any, PyTree]:
         """An action, and what to remember."""
 
 
@@ -47,19 +50,30 @@ class RandomPlayer(Player):
 
     task: Task
 
+    looks: ClassVar[bool] = False
+
     def begin(self, state: State) -> None:
         """Nothing."""
 
-    def act(self, notes: None, observation: Float[Array, " O"], key: PRNGKeyArray) -> tuple[None, Array]:
-        """One of the actions, or a vector in [-1, 1]."""
+    def act(self, notes: None, observation: PyTree, key: PRNGKeyArray) -> tuple[None, PyTree]:
+        """One of the actions, or a vector in [-1, 1], or a dict of both."""
         return None, random_action(self.task, key)
 
 
-def random_action(task: Task, key: PRNGKeyArray) -> Array:
+def random_action(task: Task, key: PRNGKeyArray) -> PyTree:
     """Drawn uniformly from the actions of a task."""
-    space = task.action_space
+    return _drawn(task.action_space, key)
+
+
+def _drawn(space: gymnasium.Space, key: PRNGKeyArray) -> PyTree:
+    if isinstance(space, gymnasium.spaces.Dict):
+        keys = jax.random.split(key, len(space.spaces))
+        return {name: _drawn(part, each) for (name, part), each in zip(space.spaces.items(), keys, strict=True)}
     if isinstance(space, gymnasium.spaces.Discrete):
         return jax.random.randint(key, (), 0, int(space.n))
+    if isinstance(space, gymnasium.spaces.MultiDiscrete):
+        return jax.random.randint(key, space.shape, 0, jnp.asarray(space.nvec, jnp.int32))
+    assert space.shape is not None
     return jax.random.uniform(key, space.shape, minval=-1.0, maxval=1.0)
 
 
@@ -239,7 +253,7 @@ def perfect_memory(task: Task) -> Player:
 
 def told(task: Task) -> Player | None:
     """The player that is told the hidden sequence at the start; None where there is nothing to explore."""
-    return None if isinstance(task, TMaze | Recall) else _player(task, told=True)
+    return None if isinstance(task, TMaze | Recall) or _first_person(task) else _player(task, told=True)
 
 
 def _player(task: Task, *, told: bool) -> Player:
@@ -251,4 +265,20 @@ def _player(task: Task, *, told: bool) -> Player:
         return TMazePlayer(task)
     if isinstance(task, Recall):
         return RecallPlayer(task)
+    if _first_person(task):
+        # These players know this file, so they are looked for when they are asked for.
+        from gtrxl.envs.first_person.explore import Explore
+        from gtrxl.envs.first_person.memory_maze import MemoryMaze
+        from gtrxl.envs.first_person.navigator import navigator
+        from gtrxl.envs.first_person.room_players import room_player
+
+        if isinstance(task, MemoryMaze | Explore):
+            return navigator(task)
+        player = room_player(task)
+        if player is not None:
+            return player
     raise TaskError(f"a player is written for the tasks of the catalogue, got {task!r}; write your own `Player` for it")
+
+
+def _first_person(task: Task) -> bool:
+    return type(task).__module__.startswith("gtrxl.envs.first_person")

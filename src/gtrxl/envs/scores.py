@@ -55,6 +55,16 @@ def reference_scores(task: Task) -> Scores:
     return _measured(task) if known is None else known
 
 
+def known_scores(task: Task) -> Scores | None:
+    """The scores of a task where they are kept or quickly measured: None of a first-person level with other rules than the
+    catalogue's. The size of its picture changes nothing: neither player looks at it."""
+    from gtrxl.envs.first_person.level import Level
+
+    if not isinstance(task, Level):
+        return reference_scores(task)
+    return load().get(spell(dataclasses.replace(task, height=type(task).height, width=type(task).width)))
+
+
 @functools.cache
 def load(path: Path = FILE) -> dict[str, Scores]:
     """The kept scores, by the spelling of their task."""

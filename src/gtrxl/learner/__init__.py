@@ -1,6 +1,6 @@
 """The mathematics of learning: returns, V-MPO, PPO, V-trace, PopArt, as pure functions of arrays."""
 
-from gtrxl.learner import masked, popart, vmpo
+from gtrxl.learner import masked, pixel_control, popart, vmpo
 from gtrxl.learner.contract import Inputs, Learner
 from gtrxl.learner.divergences import kl_categorical, kl_covariance, kl_mean
 from gtrxl.learner.errors import LearnerError
@@ -11,5 +11,5 @@ from gtrxl.learner.targets import target_due, update_target
 
 __all__ = [
     "LEARNERS", "PPO", "VMPO", "Inputs", "Learner", "LearnerError", "PopArt", "VTrace", "advantages", "kl_categorical",
-    "kl_covariance", "kl_mean", "masked", "popart", "returns", "target_due", "update_target", "vmpo", "vtrace",
+    "kl_covariance", "kl_mean", "masked", "pixel_control", "popart", "returns", "target_due", "update_target", "vmpo", "vtrace",
 ]  # fmt: skip

@@ -22,7 +22,7 @@ from gtrxl.agent.agent import Agent
 from gtrxl.envs.errors import in_range
 from gtrxl.envs.host import HostTask
 from gtrxl.envs.spaces import ObservationSpec
-from gtrxl.runtime.acting import Unroll
+from gtrxl.runtime.acting import Unroll, own_value
 from gtrxl.runtime.errors import RunError
 from gtrxl.runtime.packets import Failure, Packet, Seconds, TaskFault
 from gtrxl.runtime.stream import HostStream, Pulse, no_pulse
@@ -39,6 +39,7 @@ class Assignment:
     """What every actor of a run is told."""
 
     task: HostTask
+    """Or a set of them: the streams of all actors together, in their order, play its members in turn."""
     streams: int
     """K, of each actor."""
     steps: int
@@ -52,6 +53,18 @@ class Assignment:
     def __post_init__(self):
         in_range("streams", self.streams, least=1, hint="an actor steps at least one task")
         in_range("steps", self.steps, least=1, hint="the paper uses 95")
+        if self.task.alone and self.streams > 1:
+            raise RunError(
+                f"tasks-per-actor must be 1 for {self.task.name}, a process holds one of it, got {self.streams}; leave it out"
+            )
+
+    def played(self, actor: int) -> tuple[int, ...]:
+        """Which of the tasks each of an actor's streams plays: stream i of all plays task i modulo their number."""
+        return tuple((actor * self.streams + k) % len(self.task.tasks) for k in range(self.streams))
+
+    def name(self, actor: int, stream: int) -> str:
+        """Of the task that one of an actor's streams plays."""
+        return self.task.tasks[self.played(actor)[stream]].name
 
     def seeds(self, actor: int, attempt: int) -> list[int]:
         """A seed for each of an actor's streams, then one for its policy; `attempt` counts how often it was started anew."""
@@ -72,6 +85,8 @@ class Actor:
         self.index = index
         *self._seeds, policy_seed = assignment.seeds(index, attempt)
         self._key = jax.random.key(policy_seed)
+        self._played = np.array(assignment.played(index), np.int32)
+        self._several = self._played if len(assignment.task.tasks) > 1 else None
         self._pulse = pulse
         self._streams: list[HostStream] = []
         self._acting: _Acting | None = None
@@ -108,7 +123,7 @@ class Actor:
         for t in range(self.assignment.steps):
             unroll.reset[:, t] = reset
             _write(seen, t, jax.tree.leaves(now))
-            answer, acting.fast = acting.programs.step(acting.weights, acting.fast, noise, t, now, reset)
+            answer, acting.fast = acting.programs.step(acting.weights, acting.fast, noise, t, now, reset, self._several)
             answer = [np.asarray(leaf) for leaf in answer]
             _write(said, t, answer)
             before = time.perf_counter()
@@ -118,7 +133,7 @@ class Actor:
                 unroll.reward[k, t], unroll.terminated[k, t], unroll.valid[k, t] = moved.reward, moved.terminated, moved.valid
                 reset[k] = stream.reset
                 if moved.ended is not None:
-                    ended.append(moved.ended)
+                    ended.append(moved.ended._replace(task=int(self._played[k])))
             in_task += time.perf_counter() - before
             now = self._observation()
         self._steps += self.assignment.steps
@@ -131,6 +146,7 @@ class Actor:
             ended=tuple(ended),
             version=acting.version,
             seconds=Seconds(task=in_task, inference=whole - in_task, whole=whole),
+            task=self._several,
         )
 
     def close(self) -> None:
@@ -144,7 +160,7 @@ class Actor:
             return
         for k, seed in enumerate(self._seeds):
             told = {"actor": self.index, "index": k, "time_limit": self.assignment.time_limit, "pulse": self._pulse}
-            self._streams.append(HostStream(self.assignment.task, seed=seed, **told))
+            self._streams.append(HostStream(self.assignment.task.tasks[self._played[k]], seed=seed, **told))
 
     def _take(self, agent: Agent, version: int) -> None:
         """These weights act from here on, with the memory that earlier ones left."""
@@ -243,21 +259,24 @@ class Programs:
         return jax.vmap(lambda t: head.noise(jax.random.fold_in(key, first + t), (self._streams,)))(jnp.arange(self._steps))
 
     def _step(
-        self, weights: Sequence[Any], fast: list[Any], noise: Any, t: Any, observation: Any, reset: Any
+        self, weights: Sequence[Any], fast: list[Any], noise: Any, t: Any, observation: Any, reset: Any, played: Any
     ) -> tuple[list[Any], list[Any]]:
-        """An action, the policy it was drawn from and the value, of every stream; and the memory after it."""
-        said, after = self._answer(weights, fast, noise, t, observation, reset)
+        """An action, the policy it was drawn from and the value, of every stream; and the memory after it. `played` says which
+        task each stream plays; None if there is only one."""
+        said, after = self._answer(weights, fast, noise, t, observation, reset, played)
         return jax.tree.leaves(said), jax.tree.leaves(after)
 
-    def _answer(self, weights: Sequence[Any], fast: list[Any], noise: Any, t: Any, observation: Any, reset: Any) -> Any:
+    def _answer(
+        self, weights: Sequence[Any], fast: list[Any], noise: Any, t: Any, observation: Any, reset: Any, played: Any
+    ) -> Any:
         policy, value, after = self._agent(weights).step(observation, jax.tree.unflatten(self._fast, fast), reset=reset)
         drawn = jax.tree.map(lambda leaf: jax.lax.dynamic_index_in_dim(leaf, t, keepdims=False), noise)
-        return (policy.sample(drawn), policy, value[:, 0]), after
+        return (policy.sample(drawn), policy, own_value(value, played)), after
 
     def _recorded(self, weights: Sequence[Any], fast: list[Any], noise: Any, observation: Any) -> Unroll:
         """One step of what is recorded, for its shapes."""
         flag = jnp.zeros(self._streams, bool)
-        (action, policy, value), _ = self._answer(weights, fast, noise, 0, observation, flag)
+        (action, policy, value), _ = self._answer(weights, fast, noise, 0, observation, flag, None)
         return Unroll(
             observation=observation,
             reset=flag,

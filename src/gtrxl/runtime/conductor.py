@@ -227,7 +227,7 @@ class Conductor:
 def _joined(packets: list[Packet]) -> dict[str, Any]:
     """Packets side by side: the fields of a `Batch`, in NumPy."""
     names = [field.name for field in dataclasses.fields(Batch)]
-    parts = [{name: getattr(packet, name) for name in names} for packet in packets]
+    parts = [{name: getattr(packet, name, None) for name in names} for packet in packets]
     return jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
 
 

@@ -12,14 +12,19 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import tyro
 
+from gtrxl.agent.vision import PAPER_CHANNELS, SMALL_CHANNELS
 from gtrxl.cores import CORES, CoreError, Transformer
-from gtrxl.envs.catalogue import make_task, spell
 from gtrxl.envs.host import HostTask, is_host
+from gtrxl.envs.sets import make_tasks, spell_tasks
 from gtrxl.learner import LEARNERS, VMPO, Learner
 from gtrxl.runtime.errors import RunError
 
 L = TypeVar("L", bound=Learner)
 Algorithm = Literal["vmpo", "ppo", "vtrace"]
+
+
+CHANNELS: dict[str, tuple[int, ...]] = {"tiny": (8, 16, 16), "small": SMALL_CHANNELS, "paper": PAPER_CHANNELS}
+"""Of the sections of the ResNet, by name."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -44,6 +49,8 @@ class Net:
     """LSTM and GRU: skip connections and outputs side by side, as the paper's LSTM."""
     torso: int = 64
     """Width of the two tanh layers before the core."""
+    channels: Literal["tiny", "small", "paper"] = "small"
+    """Of the ResNet that pictures go through, section by section: 8, 16, 16; or 16, 32, 32; or the paper's 64, 128, 128."""
     hidden: int = 64
     """Hidden width of the policy's and the value's MLP."""
     dtype: Literal["float32", "bfloat16"] = "float32"
@@ -53,6 +60,8 @@ class Net:
         for name in ("torso", "hidden"):  # the core checks its own sizes
             if getattr(self, name) < 1:
                 raise RunError(f"{name} must be at least 1, got {getattr(self, name)}; the default is {getattr(Net, name)}")
+        if self.channels not in CHANNELS:
+            raise RunError(f"channels must be one of {', '.join(CHANNELS)}, got {self.channels!r}; small learns on a CPU")
         bias = self.gate_bias
         if bias is not None and (isinstance(bias, bool) or not isinstance(bias, int | float) or not math.isfinite(bias)):
             raise RunError(f"gate_bias must be a finite number, got {bias!r}; leave it out for the paper's")
@@ -113,8 +122,8 @@ class Config(Generic[L]):
     """Everything that decides a run. The same settings and seed on the same machine give the same numbers."""
 
     task: str = "grid-numpad"
-    """What to learn: a name from `gtrxl tasks`, arguments after a colon: grid-numpad:size=3,episode_steps=100; or gym:ID, any
-    Gymnasium task: gym:CartPole-v1."""
+    """What to learn: a name from `gtrxl tasks`, arguments after a colon: grid-numpad:size=3,episode_steps=100; several with a
+    plus between them, or a set of them: lab-memory; or gym:ID, any Gymnasium task: gym:CartPole-v1."""
     core: str = "gtrxl-gru"
     """What remembers: a name from `gtrxl cores`."""
     algorithm: Algorithm = "vmpo"
@@ -131,6 +140,8 @@ class Config(Generic[L]):
     """What a reward is worth one step earlier."""
     popart_step: float = 1e-4
     """How fast the statistics of PopArt follow the returns; 0 switches it off."""
+    pixel_control: float = 0.0
+    """Weight of the pixel-control loss, for tasks with one picture and one choice of action; the paper uses 2e-3, 0 is off."""
     devices: int = 0
     """Devices to spread the streams over; 0 takes all there are, on a CPU its cores. The number changes rounding only."""
     reports: int = 100
@@ -171,6 +182,8 @@ class Config(Generic[L]):
             raise RunError(
                 f"popart_step must be at least 0 and less than 1, got {self.popart_step}; the paper uses 1e-4, 0 is off"
             )
+        if not 0 <= self.pixel_control < math.inf:
+            raise RunError(f"pixel_control must be at least 0, got {self.pixel_control}; the paper uses 2e-3, 0 is off")
         if self.streams % self.learner.minibatches:
             raise RunError(
                 f"minibatches must divide streams, got {self.learner.minibatches} for {self.streams}; "
@@ -189,7 +202,13 @@ class Config(Generic[L]):
                 )
             if self.gym != GymSettings():
                 raise RunError(f"mask_velocity and previous are for Gymnasium tasks, got {self.task}; write gym:ID")
-            return spell(make_task(self.task))
+            tasks = make_tasks(self.task)
+            if self.streams % len(tasks):
+                raise RunError(
+                    f"streams must be a multiple of the {len(tasks)} tasks, got {self.streams}; "
+                    f"try --streams {len(tasks) * math.ceil(self.streams / len(tasks))}"
+                )
+            return spell_tasks(tasks)
         if engine == "device":
             raise RunError(f"engine must be actors or ray for {self.task}, got 'device'; leave it out for actors on this machine")
         return self.host_task.name
@@ -204,32 +223,34 @@ PARTS = ("gym", "fleet", "net", "learner")
 """The fields of `Config` that are records themselves."""
 
 _TRANSFORMER, _RECURRENT = Net(), Net(layers=1, width=128)
-_PAPER_TRANSFORMER = Net(layers=12, width=512, heads=8, head_dim=64, mlp=512, memory=512, torso=256, hidden=256)
-_PAPER_RECURRENT = Net(layers=3, width=256, skip=True, torso=256, hidden=256)
 
 
 def defaults(
     *, task: str = "grid-numpad", core: str = "gtrxl-gru", algorithm: str = "vmpo", preset: str = "small"
 ) -> Config[Any]:
-    """What is known to work for a task and a core; `paper` has the paper's sizes and settings for Numpad."""
+    """What is known to work for a task and a core; `paper` has the paper's sizes and settings."""
     if core not in CORES:
         raise CoreError(f"there is no core {core!r}; the cores are {', '.join(CORES)}")
     if algorithm not in LEARNERS:
         raise RunError(f"algorithm must be one of {', '.join(LEARNERS)}, got {algorithm!r}; vmpo is the paper's")
     if preset not in ("small", "paper"):
         raise RunError(f"preset must be small or paper, got {preset!r}; small learns on a laptop")
-    learning: dict[str, Any] = {"task": task, "core": core, "algorithm": algorithm}
+    from gtrxl.runtime import presets
+
     transformer = CORES[core][0] is Transformer
     if preset == "paper":
-        net = _PAPER_TRANSFORMER if transformer else _PAPER_RECURRENT
-        learner = VMPO.paper("numpad") if algorithm == "vmpo" else LEARNERS[algorithm]()
-        sizes = {"streams": 128, "unroll": 95, "discount": 0.99, "steps": 150_000_000}
-        return Config(**learning, net=net, learner=learner, **sizes)
+        return presets.paper(task=task, core=core, algorithm=algorithm, transformer=transformer)
     net = _TRANSFORMER if transformer else _RECURRENT
-    config: Config[Any] = Config(**learning, net=net, learner=LEARNERS[algorithm]())
-    from gtrxl.runtime.presets import small
-
-    return small(config)
+    streams = presets.fitting(Config.streams, task=task, algorithm=algorithm)
+    config: Config[Any] = Config(
+        task=task,
+        core=core,
+        algorithm=algorithm,  # pyright: ignore[reportArgumentType]
+        streams=streams,
+        net=net,
+        learner=LEARNERS[algorithm](),
+    )
+    return presets.small(config)
 
 
 def as_dict(config: Config[Any]) -> dict[str, Any]:

@@ -13,10 +13,9 @@ import numpy as np
 
 import gtrxl
 from gtrxl.agent.agent import Agent
-from gtrxl.envs.catalogue import make_task
 from gtrxl.envs.contract import Task
 from gtrxl.envs.host import HostTask, is_host
-from gtrxl.envs.scores import reference_scores
+from gtrxl.envs.sets import make_tasks
 from gtrxl.envs.spaces import Spaces
 from gtrxl.runtime import config as configs
 from gtrxl.runtime.agents import EnvFn, host_task
@@ -24,6 +23,7 @@ from gtrxl.runtime.errors import RunError, first_line
 from gtrxl.runtime.host_player import HostPlayer
 from gtrxl.runtime.playing import AnyPlayer, Player
 from gtrxl.runtime.runs import Which, make_agent, read_run, restore_agent
+from gtrxl.runtime.set_rows import Scale
 
 
 def export(
@@ -42,7 +42,7 @@ def export(
     trained = read_run(run)
     host = host_task(trained.config, env_fn) if is_host(trained.config.task) else None
     config, agent, update = restore_agent(run, which, spaces=None if host is None else host.spaces())
-    scores = None if host is not None else reference_scores(make_task(config.task))
+    scale = None if host is not None else Scale(make_tasks(config.task))
     arrays = {name: np.array(array, order="C") for name, array in named(agent).items()}
     card = {
         "what": f"{config.core} agent for {config.task}, trained by {config.algorithm} with gtrxl",
@@ -50,8 +50,8 @@ def export(
         "update": update,
         "frames": update * config.streams * config.unroll,
         "return_late_in_training": trained.mean_return,
-        "random": None if scores is None else scores.random,
-        "best": None if scores is None else scores.best,
+        "random": None if scale is None else scale.lines.get("random"),
+        "best": None if scale is None else scale.lines.get("perfect memory"),
         "parameters": int(sum(array.size for array in arrays.values())),
         "arrays": {name: {"shape": list(array.shape), "dtype": str(array.dtype)} for name, array in arrays.items()},
         "config": configs.as_dict(config),
@@ -86,9 +86,10 @@ def load_export(path: str | os.PathLike[str], *, env_fn: EnvFn | None = None) ->
         raise RunError(f"cannot read {pair}: the card has no settings under `config`; `gtrxl export RUN` makes both")
     first = {name: data[name] for name in ("task", "core", "algorithm")}
     config = dataclasses.replace(configs.change(configs.defaults(**first), data, where="the card"), devices=1)
-    task = host_task(config, env_fn) if is_host(config.task) else make_task(config.task)
+    tasks = host_task(config, env_fn).tasks if is_host(config.task) else make_tasks(config.task)
+    task = tasks[0]
     spaces = task.spaces() if isinstance(task, HostTask) else task
-    like = eqx.filter_eval_shape(lambda: make_agent(config, spaces, jax.random.key(0)))
+    like = eqx.filter_eval_shape(lambda: make_agent(config, spaces, jax.random.key(0), values=len(tasks)))
     wanted = {name: tuple(leaf.shape) for name, leaf in named(like).items()}
     found = {name: array.shape for name, array in arrays.items()}
     others = sorted(name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name))

@@ -180,7 +180,7 @@ class _Worker:
             name=f"gtrxl-actor-{index}",
             daemon=True,
         )
-        with _environment(environment()), _interrupts_blocked(), _script_hidden():
+        with aside():
             self.process.start()
         theirs.close()
         self._thread = threading.Thread(target=self._talk, name=f"gtrxl-actor-{index}-pipe", daemon=True)
@@ -208,7 +208,8 @@ class _Worker:
             return None
         self.kill()
         _, stream, step, call = self._pulse
-        place = where(self._assignment.task.name, actor=self.index, stream=int(stream), step=int(step), call=int(call))
+        name = self._assignment.name(self.index, int(stream))
+        place = where(name, actor=self.index, stream=int(stream), step=int(step), call=int(call))
         kind, message = said
         return Failure(self.index, kind, f"{place}: {message}")
 
@@ -263,6 +264,13 @@ def _ending(exitcode: int | None) -> str:
         return f"its process ended with code {exitcode}; what it printed may say why"
     name = signal.Signals(-exitcode).name if -exitcode in {*signal.Signals} else f"signal {-exitcode}"
     return f"its process was ended by {name}" + ("; was there enough memory?" if -exitcode == signal.SIGKILL else "")
+
+
+@contextlib.contextmanager
+def aside() -> Iterator[None]:
+    """A process started inside serves this one: the CPU and one thread are its own, Ctrl-C and the user's script are not."""
+    with _environment(environment()), _interrupts_blocked(), _script_hidden():
+        yield
 
 
 @contextlib.contextmanager

@@ -10,17 +10,17 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
-import numpy as np
 
 from gtrxl.envs.host import HostTask
 from gtrxl.envs.spaces import Spaces
 from gtrxl.runtime import config as configs
 from gtrxl.runtime.actor import Assignment
 from gtrxl.runtime.checkpoints import size_of
-from gtrxl.runtime.conductor import Conductor, Learning, Losses, Tally
+from gtrxl.runtime.conductor import Conductor, Learning, Losses
 from gtrxl.runtime.config import Config
 from gtrxl.runtime.errors import RunError
 from gtrxl.runtime.fleet import Fleet, LocalFleet
+from gtrxl.runtime.host_rows import HostRows, lines, normalised_return
 from gtrxl.runtime.learning import Update
 from gtrxl.runtime.metrics import Board, Metrics, NoBoard, Rows, read
 from gtrxl.runtime.reporting import on_interrupt, updates_per_report, write_result
@@ -41,8 +41,8 @@ def train(
     open_fleet: OpenFleet | None = None,
 ) -> Run:
     """A new run. What cannot work is said before there is a folder."""
-    config = share_out(config)
-    learning = begin(config, task.spaces())
+    config = share_out(config, task)
+    learning = begin(config, task.spaces(), len(task.tasks))
     folder = new_folder(config, run)
     keeping = checkpoints_of(folder, expected_bytes=size_of(learning))
     configs.write(config, folder / "config.json")
@@ -62,40 +62,59 @@ def resume(
 ) -> Run:
     """Goes on from the last checkpoint: with the same weights, optimiser, multipliers and statistics, in new episodes."""
     keeping = checkpoints_of(folder)
-    learning = keeping.restore(shapes(config, task.spaces()), "last")
+    learning = keeping.restore(shapes(config, task.spaces(), len(task.tasks)), "last")
     rows = Rows(folder / "metrics.jsonl")
     rows.truncate_after(updates=int(learning.updates))
     rows.close()
-    return _go_on(share_out(config), task, folder, learning, quiet=quiet, board=board, open_fleet=open_fleet)
+    return _go_on(share_out(config, task), task, folder, learning, quiet=quiet, board=board, open_fleet=open_fleet)
 
 
-def begin(config: Config[Any], spaces: Spaces) -> Learning:
-    """Before the first update."""
+def begin(config: Config[Any], spaces: Spaces, tasks: int = 1) -> Learning:
+    """Before the first update; the agent has a value for each of so many tasks."""
     agent_key, learning_key = jax.random.split(jax.random.key(config.seed))
-    return Learning.start(update_of(config), make_agent(config, spaces, agent_key), learning_key)
+    return Learning.start(update_of(config), make_agent(config, spaces, agent_key, values=tasks), learning_key)
 
 
-def shapes(config: Config[Any], spaces: Spaces) -> Learning:
-    """The state of such a run as shapes alone: what its checkpoints are read into."""
-    return eqx.filter_eval_shape(begin, config, spaces)
+def shapes(config: Config[Any], spaces: Spaces, tasks: int | None = None) -> Learning:
+    """The state of such a run as shapes alone: what its checkpoints are read into; with as many tasks as its settings name."""
+    return eqx.filter_eval_shape(begin, config, spaces, len(config.host_task.tasks) if tasks is None else tasks)
 
 
 def update_of(config: Config[Any]) -> Update:
     """How these settings learn from a batch."""
-    return Update(learner=config.learner, discount=config.discount, popart_step=config.popart_step)
+    return Update(
+        learner=config.learner,
+        discount=config.discount,
+        popart_step=config.popart_step,
+        pixel_control=config.pixel_control,
+    )
 
 
-def share_out(config: Config[Any]) -> Config[Any]:
+def share_out(config: Config[Any], task: HostTask | None = None) -> Config[Any]:
     """The settings with a number of actors and of tasks for each: those asked for, or the streams shared out among the cores."""
     fleet, streams = config.fleet, config.streams
+    task = config.host_task if task is None else task
+    number, each = len(task.tasks), 1 if task.alone else fleet.tasks
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    actors = fleet.actors or max(n for n in range(1, cores + 1) if streams % n == 0)
+    actors = fleet.actors or (cores if task.alone else max(n for n in range(1, cores + 1) if streams % n == 0))
     # A batch is whole packets. With more actors than streams each has one task, and every batch is of those that came first.
-    tasks = fleet.tasks or max(n for n in range(1, max(1, streams // actors) + 1) if streams % n == 0)
+    fitting = [n for n in range(1, max(1, streams // actors) + 1) if streams % n == 0]
+    tasks = each or max((n for n in fitting if actors * n % number == 0), default=fitting[-1])
+    if not fleet.actors:  # as many more as let each task of a set have as many streams as the others
+        alike = number // math.gcd(number, tasks)
+        actors = math.ceil(actors / alike) * alike
+    if task.alone and fleet.tasks > 1:
+        raise RunError(f"tasks-per-actor must be 1 for {task.name}: a process holds one of it, got {fleet.tasks}; leave it out")
     if streams % tasks:
         raise RunError(
             f"streams must be a multiple of the tasks of an actor, got {streams} for {actors} actors of {tasks} tasks each; "
             f"try --streams {tasks * max(1, round(streams / tasks))}"
+        )
+    if actors * tasks % number:
+        alike = number // math.gcd(number, tasks)
+        raise RunError(
+            f"actors must share the {number} tasks of {task.name} out evenly, got {actors} with {tasks} each; "
+            f"try --actors {math.ceil(actors / alike) * alike}"
         )
     return dataclasses.replace(config, fleet=dataclasses.replace(fleet, actors=actors, tasks=tasks))
 
@@ -117,7 +136,7 @@ def _go_on(
     title = f"{config.task} with {config.core}, seed {config.seed}, into {folder}"
     ending = Ending(learning, "finished")
     with (
-        open_view(title=title, total_frames=last * frames_per_update, lines={}, quiet=quiet) as view,
+        open_view(title=title, total_frames=last * frames_per_update, lines=lines(task), quiet=quiet) as view,
         on_interrupt(view, when="after this update") as interrupted,
     ):
         (folder / "result.json").unlink(missing_ok=True)
@@ -139,7 +158,8 @@ def _go_on(
                 losses = Losses.since(before[-1] if before else None)
                 conductor = Conductor(update_of(config), fleet, **sizes, losses=losses, say=view.message)
                 seconds = before[-1]["seconds"] if before else 0.0
-                ending = _learn(config, folder, learning, conductor, report, stop=interrupted.is_set, seconds=seconds)
+                made = HostRows(config, task, before)
+                ending = _learn(config, folder, learning, conductor, made, report, stop=interrupted.is_set, seconds=seconds)
             finally:
                 fleet.close()
         writing.close()
@@ -147,10 +167,12 @@ def _go_on(
             view.message(ending.message)
     rows = read(folder / "metrics.jsonl")
     error = ending.message if ending.status == "failed" else None
-    write_result(folder, ending.status, rows, normalised=None, diverged=int(ending.learning.diverged), error=error)
+    run = Run(folder=folder, config=config, status=ending.status, rows=rows)
+    score = None if run.mean_return is None else normalised_return(task, run.mean_return)
+    write_result(folder, ending.status, rows, normalised=score, diverged=int(ending.learning.diverged), error=error)
     if error is not None:
         raise RunError(error)
-    return Run(folder=folder, config=config, status=ending.status, rows=rows)
+    return run
 
 
 class Ending(NamedTuple):
@@ -166,6 +188,7 @@ def _learn(
     folder: Path,
     learning: Learning,
     conductor: Conductor,
+    rows: HostRows,
     report: Callable[[dict[str, Any]], None],
     *,
     stop: Callable[[], bool],
@@ -178,7 +201,7 @@ def _learn(
         number = done // every + 1
         learning, tally = conductor.advance(learning, until=number * every, stop=stop)
         done, diverged, now = int(learning.updates), int(learning.diverged), time.monotonic()
-        row = _row(config, learning, tally, conductor)
+        row = rows.row(learning, tally, conductor)
         pace = tally.updates * config.streams * config.unroll / (now - tally.begun)
         if tally.updates:
             report({**row, "seconds": seconds + now - begun, "frames_per_second": pace})
@@ -217,30 +240,3 @@ def _fleet_of(config: Config[Any]) -> OpenFleet:
     from gtrxl.runtime.ray_fleet import RayFleet
 
     return lambda assignment, actors: RayFleet(assignment, actors, address=config.fleet.address)
-
-
-def _row(config: Config[Any], learning: Learning, tally: Tally, conductor: Conductor) -> dict[str, Any]:
-    updates = int(learning.updates)
-    scores = np.array([episode.score for episode in tally.ended])
-    some = len(scores) > 0
-    return {
-        "frames": updates * config.streams * config.unroll,
-        "updates": updates,
-        "task": config.task,
-        "return_mean": float(scores.mean()) if some else None,
-        "return_std": float(scores.std()) if some else None,
-        "return_min": float(scores.min()) if some else None,
-        "return_max": float(scores.max()) if some else None,
-        "episodes": len(scores),
-        "episode_steps": float(np.mean([episode.steps for episode in tally.ended])) if some else None,
-        **{name: total / tally.updates for name, total in tally.metrics.items()},
-        "memory_staleness": None,
-        "gate_openness": None if tally.openness is None else np.asarray(tally.openness, np.float64).round(6).tolist(),
-        "actors": config.fleet.actors,
-        **dataclasses.asdict(conductor.losses),
-        "lag_mean": float(np.mean(tally.lags)) if tally.lags else None,
-        "lag_max": max(tally.lags, default=None),
-        "task_share": tally.in_task / tally.acting if tally.acting else None,
-        "waiting": tally.waiting / max(time.monotonic() - tally.begun, 1e-9),
-        "queue": len(conductor.queue),
-    }

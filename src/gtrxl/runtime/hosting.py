@@ -1,8 +1,12 @@
-"""Scores on a task that lives on the CPU: whole episodes of an agent, or of one that acts at random, played in this process.
+"""Scores on a task that lives on the CPU: whole episodes of an agent, or of one that acts at random, played from this process.
+
+A task of which a process holds only one (DeepMind Lab) is played in processes of their own, side by side.
 
 E episodes, K streams.
 """
 
+import concurrent.futures
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -16,12 +20,15 @@ from gtrxl.cores import State
 from gtrxl.envs.host import HostTask
 from gtrxl.envs.spaces import ActionSpec
 from gtrxl.runtime.actor import stacked
+from gtrxl.runtime.apart import Apart
 from gtrxl.runtime.errors import RunError
 from gtrxl.runtime.packets import TaskFault
 from gtrxl.runtime.stream import HostStream
 
 AT_ONCE = 16
 """Episodes played side by side."""
+PROCESSES = 4
+"""The same, of tasks in processes of their own; a fixed number, because it decides which episodes are played."""
 OTHER = 1_000_003
 """Part of every seed here, so that no episode of the training is played again."""
 
@@ -69,19 +76,26 @@ def _play(task: HostTask, act: Act, *, episodes: int, seed: int) -> Float[np.nda
     """Every stream plays its share of the episodes to the end: the first to end would be the short ones."""
     if episodes < 1:
         raise RunError(f"episodes must be at least 1, got {episodes}; 100 give a fair idea")
-    count = min(AT_ONCE, episodes)
+    if len(task.tasks) > 1:
+        raise RunError(f"one task is played at a time, got the {len(task.tasks)} of {task.name}; play each of its `tasks`")
+    count = min(PROCESSES if task.alone else AT_ONCE, episodes)
     share = [episodes // count + (k < episodes % count) for k in range(count)]
     scores: list[list[float]] = [[] for _ in range(count)]
     streams: list[HostStream] = []
     try:
         for k, each in enumerate(np.random.SeedSequence([OTHER, seed]).generate_state(count)):
-            streams.append(HostStream(task, seed=int(each), index=k))
-        step = 0
-        while any(len(scores[k]) < share[k] for k in range(count)):
-            for k, action in enumerate(act(streams, step)):
-                if len(scores[k]) < share[k] and (ended := streams[k].move(action).ended) is not None:
-                    scores[k].append(ended.score)
-            step += 1
+            make = functools.partial(Apart, task) if task.alone else None
+            streams.append(HostStream(task, seed=int(each), index=k, make=make))
+        # Those in processes of their own are waited for all at once.
+        with concurrent.futures.ThreadPoolExecutor(count if task.alone else 1) as pool:
+            each_at_once = pool.map if task.alone else map
+            step = 0
+            while playing := [k for k in range(count) if len(scores[k]) < share[k]]:
+                actions = act(streams, step)
+                for k, moved in zip(playing, each_at_once(lambda k: streams[k].move(actions[k]), playing), strict=True):
+                    if moved.ended is not None:
+                        scores[k].append(moved.ended.score)
+                step += 1
     except TaskFault as fault:
         raise RunError(str(fault)) from fault
     finally:

@@ -1,4 +1,4 @@
-"""One learner step inside the compiled program: unrolls in, new weights out. B streams, T steps."""
+"""One learner step inside the compiled program: unrolls in, new weights out. B streams, T steps, N tasks."""
 
 from typing import TypeVar
 
@@ -10,9 +10,9 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from gtrxl.agent.agent import Agent
 from gtrxl.cores import State
-from gtrxl.learner import Inputs, Learner, popart
+from gtrxl.learner import Inputs, Learner, masked, pixel_control, popart
 from gtrxl.learner.popart import PopArt
-from gtrxl.runtime.acting import Unroll
+from gtrxl.runtime.acting import Unroll, own_value
 
 Metrics = dict[str, Float[Array, ""]]
 T = TypeVar("T")
@@ -25,6 +25,8 @@ class Batch(eqx.Module):
     memory: State
     next_observation: PyTree
     next_reset: Bool[Array, " B"]
+    task: Int[Array, " B"] | None = None
+    """Which task each stream plays; None if there is only one."""
 
 
 class Trained(eqx.Module):
@@ -48,6 +50,9 @@ class Update(eqx.Module):
     axis: str | None = eqx.field(static=True, default=None)
     """The device axis that the streams are spread over, inside `shard_map`; None for one device."""
 
+    pixel_control: float = eqx.field(static=True, default=0.0)
+    """Weight of the pixel-control loss; 0 leaves it out."""
+
     def start(self, agent: Agent) -> Trained:
         """Before the first step."""
         multipliers = self.learner.multipliers(agent.head.parts)
@@ -56,7 +61,7 @@ class Update(eqx.Module):
             multipliers=multipliers,
             agent_optimiser=self._adam_agent.init(eqx.filter(agent, eqx.is_inexact_array)),
             multiplier_optimiser=self._adam_multipliers.init(multipliers),
-            popart=popart.init(1),
+            popart=popart.init(agent.values),
         )
 
     def __call__(self, trained: Trained, batch: Batch, key: PRNGKeyArray) -> tuple[Trained, Metrics]:
@@ -74,19 +79,20 @@ class Update(eqx.Module):
             chosen = jax.vmap(lambda key: self.together(key, streams))(jax.random.split(key, epochs))
             trained, rows = jax.lax.scan(part, trained, chosen.reshape(epochs * parts, streams // parts))
             metrics = jax.tree.map(jnp.mean, rows)
-            targets = self.learner.targets(self._inputs(trained.agent, trained.popart, batch))
+            targets = self.learner.targets(self._inputs(trained.agent, trained.popart, batch)[0])
         agent = trained.agent.seen(batch.unroll.observation, axis=self.axis)
         trained = eqx.tree_at(lambda of: of.agent, trained, agent)
         if self.popart_step:
             # After the step, not before: one pass through the network serves both. The step was small, and it is
             # the values in reward units that are kept.
-            new = popart.update(trained.popart, targets, self._gather(batch.unroll.valid), step=self.popart_step)
+            valid, task = self._gather((batch.unroll.valid, batch.task))
+            new = popart.update(trained.popart, targets, valid, task, step=self.popart_step)
             last = trained.agent.value.output
             weight, bias = popart.preserve(last.weight, last.bias, old=trained.popart, new=new)
             value = eqx.tree_at(lambda of: (of.output.weight, of.output.bias), trained.agent.value, (weight, bias))
             agent = eqx.tree_at(lambda of: of.value, trained.agent, value)
             trained = eqx.tree_at(lambda of: (of.agent, of.popart), trained, (agent, new))
-            metrics |= {"value_mean": new.mean[0], "value_scale": new.scale[0]}
+            metrics |= {"value_mean": jnp.mean(new.mean), "value_scale": jnp.mean(new.scale)}
         return trained, metrics
 
     def together(self, key: PRNGKeyArray, streams: int) -> Int[Array, "parts B_part"]:
@@ -104,8 +110,12 @@ class Update(eqx.Module):
 
         def loss(learned: tuple[Agent, dict[str, Array]]):
             weights, multipliers = learned
-            inputs = self._inputs(eqx.combine(weights, rest), trained.popart, batch)
+            agent: Agent = eqx.combine(weights, rest)
+            inputs, ys = self._inputs(agent, trained.popart, batch)
             loss, metrics = self.learner.loss(multipliers, inputs)
+            if self.pixel_control:
+                pixels = self.pixel_control * self._pixel_loss(agent, batch, ys)
+                loss, metrics = loss + pixels, metrics | {"loss": loss + pixels, "loss_pixel_control": pixels}
             return loss, (metrics, self.learner.targets(inputs))
 
         gradients, (metrics, targets) = jax.grad(loss, has_aux=True)((weights, trained.multipliers))
@@ -127,15 +137,16 @@ class Update(eqx.Module):
         )
         return trained, metrics, targets
 
-    def _inputs(self, agent: Agent, stats: PopArt, batch: Batch) -> Inputs:
+    def _inputs(self, agent: Agent, stats: PopArt, batch: Batch) -> tuple[Inputs, Float[Array, "B T_1 D"]]:
+        """What the network says of a batch, of all devices; and the core's outputs, of this one."""
         unroll = batch.unroll
-        observations = jax.tree.map(
-            lambda seen, after: jnp.concatenate([seen, after[:, None]], axis=1), unroll.observation, batch.next_observation
-        )
-        resets = jnp.concatenate([unroll.reset, batch.next_reset[:, None]], axis=1)
-        policy, values, _ = agent.unroll(observations, batch.memory, resets=resets)
+        observations = jax.tree.map(_followed, unroll.observation, batch.next_observation)
+        resets = _followed(unroll.reset, batch.next_reset)
+        ys, _ = agent.recall(observations, batch.memory, resets=resets)
+        policy, values = agent.answer(ys)
         policy = jax.tree.map(lambda leaf: leaf[:, :-1], policy)
-        value, streams = values[..., 0], len(resets)
+        value, streams = own_value(values, batch.task), len(resets)
+        shift, scale = (of if batch.task is None else of[batch.task] for of in (stats.mean, stats.scale))
         inputs = Inputs(
             reward=unroll.reward,
             discount=jnp.where(unroll.terminated, 0.0, self.discount),
@@ -147,10 +158,24 @@ class Update(eqx.Module):
             value=value,
             # The value after the last step was not asked for when acting; the online one is the newest there is.
             behaviour_value=jnp.concatenate([unroll.value, jax.lax.stop_gradient(value[:, -1:])], axis=1),
-            shift=jnp.broadcast_to(stats.mean, (streams,)),
-            scale=jnp.broadcast_to(stats.scale, (streams,)),
+            shift=jnp.broadcast_to(shift, (streams,)),
+            scale=jnp.broadcast_to(scale, (streams,)),
         )
-        return self._gather(inputs)
+        return self._gather(inputs), ys
+
+    def _pixel_loss(self, agent: Agent, batch: Batch, ys: Float[Array, "B T_1 D"]) -> Float[Array, ""]:
+        """The mean over the steps that count, of all devices."""
+        unroll = batch.unroll
+        assert agent.picture is not None
+        images = _followed(unroll.observation[agent.picture], batch.next_observation[agent.picture])
+        errors = pixel_control.errors(
+            action=unroll.action,
+            q=agent.pixel_values(ys),
+            images=images,
+            terminated=unroll.terminated,
+            valid=unroll.valid,
+        )
+        return masked.mean(*self._gather((errors, unroll.valid)))
 
     def _gather(self, local: T) -> T:
         """One device's streams -> those of all devices, on every device."""
@@ -165,3 +190,8 @@ class Update(eqx.Module):
     @property
     def _adam_multipliers(self) -> optax.GradientTransformation:
         return optax.adam(self.learner.multiplier_rate)
+
+
+def _followed(seen: Array, after: Array) -> Array:
+    """T steps, and what came after them."""
+    return jnp.concatenate([seen, after[:, None]], axis=1)

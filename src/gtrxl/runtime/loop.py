@@ -1,6 +1,6 @@
 """The on-device loop: task, acting and learning in one compiled program, thousands of updates without a return to Python.
 
-B streams, T steps of an unroll.
+B streams, T steps of an unroll, N tasks.
 
 A period is the paper's T_target learner steps. At its start the acting network becomes a copy of the online one and the
 memory is prepared for it; then acting and learning alternate. Between periods the whole of training is one pytree, `Training`.
@@ -19,12 +19,15 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 from gtrxl.agent.agent import Agent
 from gtrxl.cores import Core, State, Transformer
 from gtrxl.envs.contract import Task
-from gtrxl.runtime.acting import Ended, Situation, act, begin
+from gtrxl.envs.specs import ObservationSpec
+from gtrxl.runtime.acting import Ended, Situation, Tasks, act, begin, played, tasks_of
 from gtrxl.runtime.learning import Batch, Metrics, Trained, Update
 
 AXIS = "streams"
 WATCHED = 4
 """Streams whose trail is kept: the first ones, whatever the number of devices."""
+TRAIL_BYTES = 64 * 2**20
+"""No trail is larger: of pictures and a long memory none is kept, and how stale that memory is stays unknown."""
 SPREAD = ("memory", "situation", "trail")
 """The parts of `Training` that have streams in front."""
 
@@ -32,7 +35,7 @@ SPREAD = ("memory", "situation", "trail")
 class Trail(eqx.Module):
     """What some streams saw in their last H + T steps, and their memory T steps ago: to tell how stale a memory has become.
 
-    The H steps before the last unroll are enough to make the memory anew: see `history`.
+    The H steps before the last unroll are enough to make the memory anew: see `history`; H is 0 where they would be too many.
     """
 
     observation: PyTree
@@ -67,7 +70,7 @@ class Training(eqx.Module):
 
 
 class Report(eqx.Module):
-    """What happened in a chunk: means over its updates, and its episodes."""
+    """What happened in a chunk: means over its updates, and its episodes (of several tasks: of each of them)."""
 
     metrics: Metrics
     ended: Ended
@@ -76,7 +79,8 @@ class Report(eqx.Module):
 class Loop(eqx.Module):
     """The compiled program's fixed parts."""
 
-    task: Task = eqx.field(static=True)
+    task: Tasks = eqx.field(static=True)
+    """One task, or several: stream i plays task i % N."""
     update: Update
     streams: int = eqx.field(static=True)
     unroll: int = eqx.field(static=True)
@@ -98,16 +102,24 @@ class Loop(eqx.Module):
         """Streams whose trail means something: the first rows of it."""
         return min(WATCHED, self.streams)
 
-    def history(self, core: Core) -> int:
-        """From how many steps a memory can be made anew, exactly: a whole episode, or as far as the layers look back together."""
-        whole = self.task.episode_steps
-        return min(core.layers * core.memory, whole) if isinstance(core, Transformer) else whole
+    @property
+    def tasks(self) -> tuple[Task, ...]:
+        """The tasks, one or several."""
+        return tasks_of(self.task)
+
+    def history(self, core: Core) -> int | None:
+        """From how many steps a memory can be made anew, exactly: a whole episode, or as far as the layers look back together.
+        None where so many observations would be more than `TRAIL_BYTES`."""
+        whole = max(task.episode_steps for task in self.tasks)
+        steps = min(core.layers * core.memory, whole) if isinstance(core, Transformer) else whole
+        seen = jax.tree.leaves(ObservationSpec.of(self.tasks[0].observation_space).zeros())
+        return steps if self.watched * (steps + self.unroll) * sum(leaf.nbytes for leaf in seen) <= TRAIL_BYTES else None
 
     def start(self, agent: Agent, key: PRNGKeyArray) -> Training:
         """Before the first update, in one piece."""
         key, streams_key = jax.random.split(key)
         situation = begin(self.task, jax.random.split(streams_key, self.streams))
-        watched, length = self.watched, self.history(agent.core) + self.unroll
+        watched, length = self.watched, (self.history(agent.core) or 0) + self.unroll
         return Training(
             trained=self.update.start(agent),
             memory=agent.initial_state(self.streams),
@@ -145,11 +157,12 @@ class Loop(eqx.Module):
 
     def _run(self, training: Training, periods: int) -> tuple[Training, Report]:
         training, (rows, ended) = jax.lax.scan(lambda training, _: self._period(training), training, length=periods)
-        total, least, most = jnp.sum, jnp.min, jnp.max
+        over = (0, 1)  # periods and updates
+        total, least, most = (lambda x: jnp.sum(x, over)), (lambda x: jnp.min(x, over)), (lambda x: jnp.max(x, over))
         if self.mesh is not None:
-            total = lambda x: jax.lax.psum(jnp.sum(x), AXIS)  # noqa: E731
-            least = lambda x: jax.lax.pmin(jnp.min(x), AXIS)  # noqa: E731
-            most = lambda x: jax.lax.pmax(jnp.max(x), AXIS)  # noqa: E731
+            total = lambda x: jax.lax.psum(jnp.sum(x, over), AXIS)  # noqa: E731
+            least = lambda x: jax.lax.pmin(jnp.min(x, over), AXIS)  # noqa: E731
+            most = lambda x: jax.lax.pmax(jnp.max(x, over), AXIS)  # noqa: E731
         return training, Report(
             metrics=jax.tree.map(jnp.mean, rows),
             ended=Ended(
@@ -176,7 +189,13 @@ class Loop(eqx.Module):
             first = 0 if self.mesh is None else jax.lax.axis_index(AXIS) * streams
             mine = jax.lax.dynamic_slice_in_dim(keys[1:], first, streams)
             fast, situation, unroll, ended = act(actor, self.task, fast, training.situation, keys=mine, steps=self.unroll)
-            batch = Batch(unroll=unroll, memory=memory, next_observation=situation.observation, next_reset=situation.reset)
+            batch = Batch(
+                unroll=unroll,
+                memory=memory,
+                next_observation=situation.observation,
+                next_reset=situation.reset,
+                task=played(self.task, streams),
+            )
             trained, metrics = self.update(training.trained, batch, keys[0])
             updates = training.updates + 1
             fine = jnp.isfinite(metrics["loss"]) & jnp.isfinite(metrics["gradient_norm"])

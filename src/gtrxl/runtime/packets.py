@@ -7,7 +7,7 @@ import dataclasses
 from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
-from jaxtyping import Bool
+from jaxtyping import Bool, Int
 from numpy import ndarray
 
 from gtrxl.runtime.acting import Unroll
@@ -21,6 +21,8 @@ class Episode(NamedTuple):
 
     score: float
     steps: int
+    task: int = 0
+    """Which of a run's tasks it was of."""
 
 
 class Seconds(NamedTuple):
@@ -44,6 +46,8 @@ class Packet:
     version: int
     """Of the weights it acted with: the number of updates they had seen."""
     seconds: Seconds
+    task: Int[ndarray, " K"] | None = None
+    """Which of a run's tasks each stream plays; None if there is only one."""
 
     @property
     def streams(self) -> int:

@@ -5,6 +5,7 @@ The piece is the same whatever the number of devices and hosts: a run can go on 
 
 import contextlib
 import dataclasses
+import math
 import os
 from typing import Any
 
@@ -14,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding
 
+from gtrxl.envs.sets import make_tasks
 from gtrxl.runtime import hosts
 from gtrxl.runtime.config import Config
 from gtrxl.runtime.errors import RunError
@@ -28,9 +30,14 @@ def choose_devices(config: Config[Any]) -> Config[Any]:
     if config.devices:
         return config
     most, all_hosts = open_cpus(), hosts.count()
-    share = config.learner.minibatches * all_hosts
+    share = all_hosts * _each(config)
     fits = [n for n in range(1, most + 1) if config.streams % (n * share) == 0]
     return dataclasses.replace(config, devices=max(fits, default=1))
+
+
+def _each(config: Config[Any]) -> int:
+    """What divides the streams of every device: the minibatches, and the tasks."""
+    return math.lcm(config.learner.minibatches, len(make_tasks(config.task)))
 
 
 def open_cpus(count: int = 1) -> int:
@@ -49,9 +56,15 @@ def make_mesh(config: Config[Any]) -> jax.sharding.Mesh | None:
     there, each, all_hosts = open_cpus(config.devices), config.devices, hosts.count()
     if each > there:
         raise RunError(f"devices must be at most {there}, which this process has, got {each}; 0 takes all of them")
-    share = each * all_hosts * config.learner.minibatches
+    share = each * all_hosts * _each(config)
     if config.streams % share:
         spread = f"{each}" if all_hosts == 1 else f"{each} x {all_hosts} hosts"
+        tasks = len(make_tasks(config.task))
+        if tasks > 1:
+            raise RunError(
+                f"every device must play all {tasks} tasks equally often: streams must be a multiple of {share}, got "
+                f"{config.streams} for {spread} devices; try --streams {share * math.ceil(config.streams / share)}"
+            )
         raise RunError(
             f"streams must be a multiple of devices times minibatches, got {config.streams} for {spread} x "
             f"{config.learner.minibatches}; change --streams"

@@ -20,8 +20,10 @@ from gtrxl.envs.contract import Task
 from gtrxl.envs.specs import ObservationSpec
 from gtrxl.runtime.errors import RunError
 
-AT_ONCE = 128
-"""Episodes played side by side."""
+AT_ONCE, PICTURES_AT_ONCE = 128, 16
+"""Episodes played side by side; fewer where pictures are seen, which take their room and their time."""
+EPISODES, PICTURE_EPISODES = 256, 32
+"""Episodes that a score is taken over, unless others are asked for."""
 
 OTHER = 1_000_003
 """Added to the seed of an evaluation, so that no episode of the training is played again."""
@@ -65,7 +67,7 @@ class Player(AnyPlayer):
         """The state at the start of an episode."""
         return begin_thought(self.agent, seed)
 
-    def act(self, observation: Any, state: Thought, *, reward: float = 0.0, greedy: bool = False) -> tuple[np.ndarray, Thought]:
+    def act(self, observation: Any, state: Thought, *, reward: float = 0.0, greedy: bool = False) -> tuple[Any, Thought]:
         """The action for an observation, and the next state; `greedy` takes the likeliest action instead of drawing one. Compiled
         tasks show the reward in their observations; `reward` is not looked at."""
         del reward
@@ -79,7 +81,7 @@ class Player(AnyPlayer):
         else:
             observation = _checked(observation, wanted)
         action, state = think(self.agent, observation, state, greedy)
-        return np.asarray(action), state
+        return jax.tree.map(np.asarray, action), state
 
 
 def _checked(given: Any, wanted: np.ndarray) -> Array:
@@ -118,9 +120,18 @@ def _choose(agent: Agent, policy: Policy, key: PRNGKeyArray, greedy: bool) -> Py
     return policy.sample(agent.head.noise(key, (streams,)))
 
 
+def usual_episodes(task: Task) -> int:
+    """How many episodes give a fair score of a task in a fair time."""
+    return PICTURE_EPISODES if _pictures(task) else EPISODES
+
+
+def _pictures(task: Task) -> bool:
+    return bool(ObservationSpec.of(task.observation_space).images)
+
+
 def returns(agent: Agent, task: Task, *, episodes: int, seed: int = 0, greedy: bool = False) -> Float[np.ndarray, " E"]:
     """The scores of `episodes` episodes."""
-    streams = min(AT_ONCE, episodes)
+    streams = min(PICTURES_AT_ONCE if _pictures(task) else AT_ONCE, episodes)
     played = []
     for number in range(math.ceil(episodes / streams)):
         key = jax.random.fold_in(jax.random.key(seed + OTHER), number)
@@ -158,7 +169,7 @@ def episode(player: Player, *, seed: int = 0, greedy: bool = False) -> tuple[lis
     thought, states, rewards = player.initial_state(seed), [state], []
     for _ in range(player.task.episode_steps):
         action, thought = player.act(observation, thought, greedy=greedy)
-        state, after = step(state, jnp.asarray(action))
+        state, after = step(state, jax.tree.map(jnp.asarray, action))
         observation = after.observation
         states.append(state)
         rewards.append(float(after.reward))

@@ -215,7 +215,7 @@ class RayFleet:
                 beat: Beat = ray.get(asked, timeout=GRACE)
                 self._placed_at = actor.heard()
                 if beat.call and beat.seconds > limit + self._grace:
-                    task = self.assignment.task.name
+                    task = self.assignment.name(actor.index, beat.stream)
                     place = where(task, actor=actor.index, stream=beat.stream, step=beat.step, call=beat.call)
                     failure = Failure(actor.index, "hung", f"{place}: {too_long(limit)}")
         elif actor.placed and now - actor.beat_at > limit + self._grace:  # a call that lets no other thread run

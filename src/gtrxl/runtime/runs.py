@@ -21,8 +21,8 @@ from gtrxl.agent.encoder import make_torso
 from gtrxl.agent.measuring import Measuring
 from gtrxl.agent.policies import Head
 from gtrxl.cores import make_core
-from gtrxl.envs.catalogue import make_task
 from gtrxl.envs.contract import Task
+from gtrxl.envs.sets import make_tasks
 from gtrxl.envs.spaces import ObservationSpec, Spaces
 from gtrxl.report.learning import late
 from gtrxl.runtime import config as configs
@@ -34,6 +34,8 @@ from gtrxl.runtime.learning import Update
 from gtrxl.runtime.loop import AXIS, Loop, Training
 from gtrxl.runtime.placement import choose_devices, make_mesh, open_cpus, place, resized
 
+LONGEST = 120
+"""Letters of a task's name that the folder of its runs is called by: several tasks have long names."""
 Status = Literal["finished", "stopped", "diverged", "failed"]
 Which = Literal["last", "best"]
 
@@ -55,8 +57,9 @@ class Run:
         return late(self.rows)
 
 
-def make_agent(config: Config[Any], task: Task | Spaces, key: jax.Array) -> Agent:
-    """A new agent of these sizes for a compiled task, or for the spaces of a Gymnasium task."""
+def make_agent(config: Config[Any], task: Task | Spaces, key: jax.Array, *, values: int = 1) -> Agent:
+    """A new agent of these sizes for a compiled task, or for the spaces of a Gymnasium task; with a value for each of so many
+    tasks."""
     torso_key, core_key, heads_key = jax.random.split(key, 3)
     net = config.net
     if isinstance(task, Spaces):
@@ -64,10 +67,18 @@ def make_agent(config: Config[Any], task: Task | Spaces, key: jax.Array) -> Agen
         seen = dataclasses.replace(seen, measured=()) if config.gym.raw_numbers else seen
     else:
         seen, head = ObservationSpec.of(task.observation_space), Head(task.action_space)
-    torso = make_torso(seen, net.torso, key=torso_key)
+    torso = make_torso(seen, net.torso, channels=configs.CHANNELS[net.channels], key=torso_key)
     torso = Measuring(torso, seen) if seen.measured else torso
     core = make_core(config.core, input_size=net.torso, key=core_key, **net.core_sizes(config.core))
-    return Agent(torso=torso, core=core, head=head, hidden=net.hidden, key=heads_key)
+    return Agent(
+        torso=torso,
+        core=core,
+        head=head,
+        hidden=net.hidden,
+        values=values,
+        pixel_control=config.pixel_control > 0,
+        key=heads_key,
+    )
 
 
 def build(config: Config[Any]) -> tuple[Loop, Training]:
@@ -90,13 +101,21 @@ def shapes(config: Config[Any]) -> Training:
 
 def _loop(config: Config[Any], mesh: jax.sharding.Mesh | None) -> Loop:
     axis = None if mesh is None else AXIS
-    update = Update(learner=config.learner, discount=config.discount, popart_step=config.popart_step, axis=axis)
-    return Loop(task=make_task(config.task), update=update, streams=config.streams, unroll=config.unroll, mesh=mesh)
+    update = Update(
+        learner=config.learner,
+        discount=config.discount,
+        popart_step=config.popart_step,
+        axis=axis,
+        pixel_control=config.pixel_control,
+    )
+    tasks = make_tasks(config.task)
+    task = tasks[0] if len(tasks) == 1 else tasks
+    return Loop(task=task, update=update, streams=config.streams, unroll=config.unroll, mesh=mesh)
 
 
 def _start(config: Config[Any], loop: Loop) -> Training:
     agent_key, loop_key = jax.random.split(jax.random.key(config.seed))
-    return loop.start(make_agent(config, loop.task, agent_key), loop_key)
+    return loop.start(make_agent(config, loop.tasks[0], agent_key, values=len(loop.tasks)), loop_key)
 
 
 # The folder
@@ -105,7 +124,8 @@ def _start(config: Config[Any], loop: Loop) -> Training:
 def new_folder(config: Config[Any], run: str | os.PathLike[str] | None) -> Path:
     """The folder of a new run: the one asked for, which must hold no run yet, or the next free one under runs/."""
     if run is None:
-        name = f"{config.task.replace(':', '-').replace(',', '-').replace('=', '')}-{config.core}-seed{config.seed}"
+        task = config.task.replace(":", "-").replace(",", "-").replace("=", "")
+        name = f"{task[:LONGEST]}-{config.core}-seed{config.seed}"
         folder, number = Path("runs") / name, 1
         while (folder / "config.json").exists():
             number += 1

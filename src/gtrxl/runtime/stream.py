@@ -55,7 +55,7 @@ class HostStream:
     """A task that lives on the CPU, where it stands, and what is told of it when it misbehaves.
 
     `observation`, `reset` and `final` are those of the step to be taken next. A task that raises, returns what breaks its
-    spaces, or does not return, raises a `TaskFault`.
+    spaces, or does not return, raises a `TaskFault`. `make` makes its environment, if not the task itself.
     """
 
     def __init__(
@@ -67,6 +67,7 @@ class HostStream:
         index: int = 0,
         time_limit: float = math.inf,
         pulse: Pulse = no_pulse,
+        make: Callable[[], Any] | None = None,
     ):
         self.task = task
         self.reset = True
@@ -76,7 +77,7 @@ class HostStream:
         self._pulse = pulse
         self._score, self._steps = 0.0, 0
         with self._guarded(MAKE):
-            self._env = task.make()
+            self._env = (make or task.make)()
             self.spaces = Spaces.of(self._env, previous=task.previous)
         self.observation = self._begin(seed)
 

@@ -14,7 +14,6 @@ import jax
 import numpy as np
 
 from gtrxl.envs.host import HostTask, is_host
-from gtrxl.envs.scores import Scores, reference_scores
 from gtrxl.runtime import config as configs
 from gtrxl.runtime import hosted, hosts
 from gtrxl.runtime.agents import host_task
@@ -27,6 +26,7 @@ from gtrxl.runtime.metrics import Board, Metrics, NoBoard, NoRows, Rows, read
 from gtrxl.runtime.placement import choose_devices, collect, place, resized
 from gtrxl.runtime.reporting import on_interrupt, updates_per_report, write_result
 from gtrxl.runtime.runs import Run, Status, checkpoints_of, new_folder, read_config, restore, start
+from gtrxl.runtime.set_rows import EpisodeRows, Scale
 from gtrxl.runtime.terminal import open_view
 
 
@@ -147,11 +147,12 @@ def _go_on(config: Config[Any], folder: Path, loop: Loop, training: Training, *,
         Rows(folder / "metrics.jsonl") if writes else NoRows(),
         Board(folder / "tensorboard", resume_at=resume_at) if board and writes else NoBoard(),
     )
-    scores = reference_scores(loop.task)
+    scale = Scale(loop.tasks)
+    episodes = EpisodeRows(scale, before)
     title = f"{config.task} with {config.core}, seed {config.seed}, into {folder}"
     status: Status = "finished"
     total = last * loop.frames_per_update
-    shown = open_view(title=title, total_frames=total, lines=lines(scores), quiet=quiet) if writes else hosts.Aside()
+    shown = open_view(title=title, total_frames=total, lines=scale.lines, quiet=quiet) if writes else hosts.Aside()
 
     def save(score: float | None) -> None:
         whole = collect(loop, training)
@@ -168,7 +169,7 @@ def _go_on(config: Config[Any], folder: Path, loop: Loop, training: Training, *,
         while done < last:
             training, report = step(training)
             done += every
-            row = _row(config, loop, training, report)
+            row = _row(config, loop, training, report, episodes)
             now = time.monotonic()
             row |= {"seconds": seconds_before + now - begun, "frames_per_second": every * loop.frames_per_update / (now - mark)}
             mark = now
@@ -189,16 +190,9 @@ def _go_on(config: Config[Any], folder: Path, loop: Loop, training: Training, *,
         writing.close()
     run = Run(folder=folder, config=config, status=status, rows=read(folder / "metrics.jsonl") if writes else reported)
     if writes:
-        late = run.mean_return
-        normalised = None if late is None else scores.normalised(late)
+        normalised = scale.normalised(run.mean_return)
         write_result(folder, status, run.rows, normalised=normalised, diverged=int(training.diverged))
     return run
-
-
-def lines(scores: Scores) -> dict[str, float]:
-    """The scores to compare a return with, by name."""
-    named = {"perfect memory": scores.best, "no memory": scores.memoryless, "random": scores.random}
-    return {name: score for name, score in named.items() if score is not None}
 
 
 def _compiled(loop: Loop, training: Training, *, periods: int) -> Any:
@@ -214,7 +208,8 @@ def _compiled(loop: Loop, training: Training, *, periods: int) -> Any:
     def diagnose(arrays: Training):
         training: Training = eqx.combine(arrays, rest)
         agent, trail = training.trained.agent, resized(training.trail, loop.watched)
-        return staleness(agent, trail, unroll=loop.unroll), openness(agent, trail, unroll=loop.unroll)
+        stale = None if loop.history(agent.core) is None else staleness(agent, trail, unroll=loop.unroll)
+        return stale, openness(agent, trail, unroll=loop.unroll)
 
     everywhere = None if loop.mesh is None else jax.sharding.NamedSharding(loop.mesh, jax.sharding.PartitionSpec())
     look = jax.jit(diagnose, out_shardings=everywhere).lower(arrays).compile()
@@ -230,25 +225,18 @@ def _done(training: Training) -> Any:
     raise AssertionError("a run that is done is not stepped")
 
 
-def _row(config: Config[Any], loop: Loop, training: Training, reported: tuple[Report, Any]) -> dict[str, Any]:
+def _row(
+    config: Config[Any], loop: Loop, training: Training, reported: tuple[Report, Any], episodes: EpisodeRows
+) -> dict[str, Any]:
     report, (stale, open_) = jax.device_get(reported)
     updates = int(training.updates)
-    ended = report.ended
-    episodes = int(ended.count)
-    mean = float(ended.total) / episodes if episodes else None
-    spread = math.sqrt(max(0.0, float(ended.squares) / episodes - mean**2)) if mean is not None else None
     trail_full = updates * loop.unroll >= training.trail.reset.shape[1]
     return {
         "frames": updates * loop.frames_per_update,
         "updates": updates,
         "task": config.task,
-        "return_mean": mean,
-        "return_std": spread,
-        "return_min": float(ended.least) if episodes else None,
-        "return_max": float(ended.most) if episodes else None,
-        "episodes": episodes,
-        "episode_steps": float(ended.steps) / episodes if episodes else None,
+        **episodes.row(report.ended, jax.device_get(training.trained.popart)),
         **{name: float(value) for name, value in report.metrics.items()},
-        "memory_staleness": float(stale) if trail_full else None,
+        "memory_staleness": float(stale) if trail_full and stale is not None else None,
         "gate_openness": None if open_ is None else np.asarray(open_, np.float64).round(6).tolist(),
     }

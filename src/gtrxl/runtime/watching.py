@@ -16,6 +16,9 @@ from gtrxl.runtime.runs import Which
 MOST_STEPS = 2000
 """A Gymnasium episode that has no end is drawn this far."""
 
+FIRST_PERSON_EVERY = 2
+"""Of a first-person task, which takes 15 steps a second, every second step is drawn: 8 frames a second are as fast as life."""
+
 
 def watch(
     run: str | os.PathLike[str],
@@ -26,9 +29,11 @@ def watch(
     greedy: bool = False,
     secret: bool = False,
     fps: float = 8.0,
+    task: str | None = None,
     env_fn: EnvFn | None = None,
 ) -> tuple[Path, float, int]:
-    """Draws one episode to a GIF, or to PNG frames in a folder; returns where, the return and the number of steps."""
+    """Draws one episode to a GIF, or to PNG frames in a folder; returns where, the return and the number of steps. `task` is
+    the one that is played: of several, the first if left out."""
     from PIL import Image
 
     from gtrxl.envs.pictures import episode_gif
@@ -36,7 +41,7 @@ def watch(
     path = Path(run) / "episode.gif" if to is None else Path(to)
     if path.suffix not in (".gif", ""):
         raise RunError(f"an episode is written as .gif or as frames in a folder, got {path}; MP4 can be made from the frames")
-    player = load(run, which, env_fn=env_fn)
+    player = load(run, which, task=task, env_fn=env_fn)
     if isinstance(player, HostPlayer):
         frames, rewards = _host_frames(player, seed=seed, greedy=greedy)
     else:
@@ -61,12 +66,15 @@ Picture = UInt8[np.ndarray, "H W 3"]
 
 
 def _frames(player: Player, *, seed: int, greedy: bool, secret: bool) -> tuple[list[Picture], list[float]]:
+    from gtrxl.envs.first_person.level import Level
     from gtrxl.envs.pictures import frame
 
     states, rewards = episode(player, seed=seed, greedy=greedy)
     totals = np.concatenate([[0.0], np.cumsum(rewards)])
     captions = [f"step {step}     return {total:.4g}" for step, total in enumerate(totals)]
-    return [frame(player.task, state, caption=said, secret=secret) for state, said in zip(states, captions, strict=True)], rewards
+    every = FIRST_PERSON_EVERY if isinstance(player.task, Level) else 1
+    drawn = list(zip(states, captions, strict=True))[::every]
+    return [frame(player.task, state, caption=said, secret=secret) for state, said in drawn], rewards
 
 
 def _host_frames(player: HostPlayer, *, seed: int, greedy: bool) -> tuple[list[Picture], list[float]]:

@@ -1,0 +1,276 @@
+"""Several tasks on actors: who plays what, what packets say of it, a value and statistics for each, rows, DeepMind Lab."""
+
+import dataclasses
+import functools
+import json
+import pickle
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import gtrxl
+from gtrxl.envs.dmlab import LabEnv
+from gtrxl.envs.dmlab_levels import LEVELS
+from gtrxl.envs.host import HostTask
+from gtrxl.envs.host_sets import HostSet
+from gtrxl.runtime import hosted, hosting
+from gtrxl.runtime.actor import Actor
+from gtrxl.runtime.conductor import Conductor, Learning
+from gtrxl.runtime.config import FleetSettings, change
+from gtrxl.runtime.errors import RunError
+from gtrxl.runtime.fleet import LocalFleet
+from gtrxl.runtime.host_rows import HostRows, together
+from gtrxl.runtime.packets import Episode
+from gtrxl.runtime.runs import make_agent
+from tests.envs import fake_lab
+from tests.runtime.crew import NET, InlineFleet, assignment
+from tests.runtime.small import unrolled
+from tests.runtime.toys import Counter, Mixed
+
+PERIOD = 2
+
+
+class Rich(Counter):
+    """A `Counter` that pays a hundred times as much."""
+
+    def step(self, action):
+        observation, reward, terminated, truncated, info = super().step(action)
+        return observation, 100.0 * reward, terminated, truncated, info
+
+
+def member(kind, name=""):
+    return HostTask(name or kind.__name__, env_fn=kind, previous="action+reward")
+
+
+BOTH = HostSet("Counter+Rich", members=(member(Counter), member(Rich)))
+
+
+def tiny(**changes):
+    """16 frames an update, 4 updates a report, 3 reports."""
+    config = gtrxl.defaults(task="gym:Counter", core="lstm")
+    fleet = FleetSettings(actors=2, tasks=2, restarts=2)
+    learner = dataclasses.replace(config.learner, target_period=PERIOD)
+    sizes = {"streams": 4, "unroll": 4, "steps": 192, "reports": 3, "checkpoint_every": 2, "popart_step": 0.05}
+    return change(dataclasses.replace(config, net=NET, learner=learner, fleet=fleet, **sizes), changes)
+
+
+UPDATE = hosted.update_of(tiny())
+
+
+@functools.cache
+def agent_of_two():
+    """With values that are far apart, so that it shows which of them was taken."""
+    made = make_agent(tiny(), BOTH.spaces(), jax.random.key(0), values=2)
+    return jax.device_get(eqx.tree_at(lambda of: of.value.output.bias, made, jnp.array([1.0, -1.0])))
+
+
+# Who plays what
+
+
+def test_streams_play_the_tasks_in_turn():
+    """Stream i of all plays task i modulo N, over all actors; each task is played by as many streams as any other."""
+    everything = HostTask.parse("dmlab30")
+    orders = assignment(everything, streams=1)
+    assert [orders.played(actor) for actor in range(60)] == [(n % 30,) for n in range(60)]
+    assert orders.name(31, 0) == "dmlab:rooms_exploit_deferred_effects_train"
+    two = assignment(BOTH, streams=3)
+    assert [two.played(actor) for actor in range(2)] == [(0, 1, 0), (1, 0, 1)]
+    assert pickle.loads(pickle.dumps(orders)).name(3, 0) == "dmlab:rooms_watermaze"
+
+
+def test_a_lab_has_its_actor_to_itself():
+    with pytest.raises(RunError, match="tasks-per-actor must be 1 for dmlab:rooms_watermaze"):
+        assignment(HostTask.parse("dmlab:rooms_watermaze"), streams=2)
+
+
+def test_actors_are_shared_out_evenly(monkeypatch):
+    monkeypatch.setattr(hosted.os, "sched_getaffinity", lambda _: set(range(4)))
+
+    def shared(task, streams, **fleet):
+        given = {"actors": 0, "tasks": 0} | fleet
+        found = hosted.share_out(change(tiny(task="gym:Counter", streams=streams), {"fleet": given}), HostTask.parse(task)).fleet
+        return found.actors, found.tasks
+
+    three = "gym:A-v0+gym:B-v0+gym:C-v0"
+    assert shared("dmlab:rooms_watermaze", 16) == (4, 1)
+    assert shared("dmlab30", 16) == (30, 1)
+    assert shared("dmlab30-memory", 16, actors=16) == (16, 1)
+    assert shared(three, 12) == (4, 3)
+    assert shared(three, 16) == (6, 4)
+    assert shared(three, 12, actors=2) == (2, 6)
+    for task, fleet, said in (
+        ("dmlab30", {"actors": 7}, "try --actors 30"),
+        ("dmlab30-memory", {"tasks": 2}, "tasks-per-actor must be 1"),
+        (three, {"actors": 2, "tasks": 4}, "try --actors 3"),
+    ):
+        with pytest.raises(RunError, match=said) as caught:
+            shared(task, 16, **fleet)
+        assert "\n" not in str(caught.value)
+
+
+# What packets say
+
+
+def test_a_packet_says_what_each_stream_plays_and_values_are_of_that_task():
+    agent = agent_of_two()
+    actor = Actor(assignment(BOTH, streams=2, steps=8), 0)
+    packet = actor.unroll(agent, 0)
+    actor.close()
+    assert packet.task is not None
+    assert packet.task.tolist() == [0, 1]
+    assert {(episode.task, episode.score > 50) for episode in packet.ended} == {(0, False), (1, True)}
+    values = unrolled(agent, packet.unroll.observation, packet.memory, packet.unroll.reset)[1]
+    own = np.stack([values[0, :, 0], values[1, :, 1]])
+    np.testing.assert_allclose(packet.unroll.value, own, rtol=1e-4, atol=1e-5)
+    assert packet.unroll.value[0].min() > 0 > packet.unroll.value[1].max()
+
+
+def test_statistics_are_kept_for_each_task():
+    """PopArt finds each task's own scale, a hundred times the other's; packets of any mixture make a batch."""
+    learning = Learning.start(UPDATE, jax.tree.map(jnp.array, agent_of_two()), jax.random.key(0))
+    conductor = Conductor(UPDATE, InlineFleet(assignment(BOTH, streams=1), 4), streams=4, tasks=1, restarts=0)
+    after, tally = conductor.advance(learning, until=24)
+    mean = np.asarray(after.trained.popart.mean)
+    assert mean[1] > 20 * mean[0] > 0
+    assert {episode.task for episode in tally.ended} == {0, 1}
+
+
+# Runs
+
+
+def train(folder, config, fleets=None):
+    def open_fleet(orders, actors):
+        return InlineFleet(orders, actors)
+
+    return hosted.train(config, BOTH, run=folder, quiet=True, board=False, open_fleet=fleets or open_fleet)
+
+
+def test_a_run_of_two_tasks_reports_each_and_goes_on(tmp_path):
+    run = train(tmp_path / "run", tiny())
+    assert run.status == "finished"
+    for row in run.rows:
+        parts = row["tasks"]
+        assert set(parts) == {"gym:Counter", "gym:Rich"}
+        assert sum(part["episodes"] for part in parts.values()) == row["episodes"]
+        assert {"return_mean", "return_std", "normalised", "value_mean", "value_scale"} < set(parts["gym:Rich"])
+    last = run.rows[-1]
+    each = [last["tasks"][name]["return_mean"] for name in ("gym:Counter", "gym:Rich")]
+    assert each[1] > 20 * each[0]
+    assert last["return_mean"] == pytest.approx(np.mean(each)), "a task counts once, however many episodes it had"
+    config = change(tiny(), {"steps": 256, "reports": 4})
+    more = hosted.resume(config, BOTH, run.folder, quiet=True, board=False, open_fleet=InlineFleet)
+    assert [row["updates"] for row in more.rows] == [4, 8, 12, 16]
+
+
+def test_rows_keep_the_latest_score_of_a_task_without_an_episode():
+    """Also across a resume."""
+    tasks = HostTask.parse("dmlab30-memory")
+    before = [{"tasks": {task.name: {"return_mean": LEVELS[task.id].human} for task in tasks.tasks}}]
+    rows = HostRows(tiny(), tasks, before)
+    learning = Learning.start(UPDATE, jax.tree.map(jnp.array, agent_of_two()), jax.random.key(0))
+    eight = jax.tree.map(lambda leaf: jnp.repeat(leaf, 4), learning.trained.popart)
+    learning = eqx.tree_at(lambda of: of.trained.popart, learning, eight)
+    watermaze = next(n for n, task in enumerate(tasks.tasks) if task.id == "rooms_watermaze")
+    found = rows._several(learning, [Episode(4.065, 10, watermaze)])
+    assert found["return_mean"] == pytest.approx(700 / 8), "seven humans and one random policy"
+    assert found["human_normalised"]["memory"] == {"mean": pytest.approx(87.5), "capped": pytest.approx(87.5), "levels": 8}
+    assert found["tasks"]["dmlab:rooms_watermaze"]["normalised"] == pytest.approx(0.0)
+    assert found["tasks"]["dmlab:explore_object_rewards_few"]["normalised"] is None
+    assert rows._several(learning, [])["return_mean"] is None, "nothing ended"
+
+
+def test_tasks_without_a_human_count_as_they_are():
+    assert together(BOTH.tasks, {"gym:Counter": 1.0}) == {"return_mean": None}
+    assert together(BOTH.tasks, {"gym:Counter": 1.0, "gym:Rich": 3.0}) == {"return_mean": 2.0}
+
+
+def test_tasks_with_other_spaces_are_refused_before_there_is_a_folder(tmp_path):
+    odd = HostSet("Counter+Mixed", members=(member(Counter), member(Mixed)))
+    with pytest.raises(ValueError, match="tasks of one run must have the same spaces") as caught:
+        hosted.train(tiny(), odd, run=tmp_path / "run", quiet=True, board=False)
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "run").exists()
+
+
+# DeepMind Lab
+
+
+@pytest.fixture
+def lab(tmp_path, monkeypatch):
+    fake_lab.install(tmp_path, monkeypatch)
+    monkeypatch.setattr(LabEnv, "_open", None)
+    return monkeypatch
+
+
+TWO_LEVELS = "dmlab:rooms_watermaze:height=8,width=8+dmlab:explore_goal_locations_small:height=8,width=8"
+
+
+def test_two_levels_train_on_actors_and_a_lab_that_ends_its_process_is_started_anew(lab, tmp_path):
+    lab.setenv("FAKE_LAB_FRAMES", "24")
+    (tmp_path / "exit").write_text("")
+    lab.setenv("FAKE_LAB_EXIT", str(tmp_path / "exit"))
+    said = []
+    fleets = []
+
+    def open_fleet(orders, actors):
+        fleets.append(LocalFleet(orders, actors))
+        return fleets[-1]
+
+    sizes = {"streams": 2, "steps": 64, "reports": 2, "net": {"channels": "tiny"}}
+    config = change(tiny(), {"task": TWO_LEVELS, "fleet": {"actors": 0, "tasks": 0}, **sizes})
+    lab.setattr(hosted.os, "sched_getaffinity", lambda _: {0})
+    lab.setattr(hosted, "Conductor", functools.partial(_listening, said))
+    run = hosted.train(config, config.host_task, run=tmp_path / "run", quiet=True, board=False, open_fleet=open_fleet)
+    assert (run.status, run.config.fleet.actors, run.config.fleet.tasks) == ("finished", 2, 1)
+    last = run.rows[-1]
+    assert last["restarts"] >= 1
+    assert any("its process ended with code 1" in line and line.startswith("dmlab:") and "at step" in line for line in said), said
+    names = TWO_LEVELS.split("+")
+    assert set(last["tasks"]) == set(names)
+    assert sum(row["episodes"] for row in run.rows) > 0
+    # Every episode has 6 steps.
+    assert {row["episode_steps"] for row in run.rows if row["episodes"]} == {6.0}
+    assert json.loads((run.folder / "config.json").read_text())["task"] == TWO_LEVELS
+
+
+def test_all_thirty_levels_train_at_once(lab, tmp_path):
+    """In this process, where the stand-in does no harm: thirty actors of one level each, a row for each, the three splits."""
+    lab.setenv("FAKE_LAB_FRAMES", "8")
+    lab.setattr(LabEnv, "_check_alone", lambda _: None)
+    lab.setattr(hosted.os, "sched_getaffinity", lambda _: {0, 1})
+    sizes = {"streams": 30, "unroll": 4, "steps": 240, "reports": 1, "net": {"channels": "tiny"}}
+    config = change(tiny(), {"task": "dmlab30:height=8,width=8", "fleet": {"actors": 0, "tasks": 0}, **sizes})
+    run = hosted.train(config, config.host_task, run=tmp_path / "run", quiet=True, board=False, open_fleet=InlineFleet)
+    last = run.rows[-1]
+    assert (run.config.fleet.actors, len(last["tasks"])) == (30, 30)
+    assert {part["episodes"] > 0 for part in last["tasks"].values()} == {True}
+    assert {split: found["levels"] for split, found in last["human_normalised"].items()} == {
+        "all": 30,
+        "memory": 8,
+        "reactive": 22,
+    }
+    assert last["return_mean"] == last["human_normalised"]["all"]["mean"]
+    assert json.loads((run.folder / "result.json").read_text())["normalised"] == last["return_mean"]
+
+
+def _listening(said, update, fleet, *, say, **others):
+    def both(line):
+        said.append(line)
+        say(line)
+
+    return Conductor(update, fleet, say=both, **others)
+
+
+def test_labs_are_scored_in_processes_of_their_own(lab):
+    """Test levels, two at once, and the process that dies takes nobody with it."""
+    lab.setenv("FAKE_LAB_FRAMES", "16")
+    held_out = HostTask.parse("dmlab:rooms_collect_good_objects:height=8,width=8").held_out()
+    scores = hosting.random_returns(held_out, episodes=2)
+    assert scores.shape == (2,)
+    assert set(np.abs(scores) % 4) == {0.0}
+    with pytest.raises(RunError, match=r"process of dmlab:missing_map ended with code 1") as caught:
+        hosting.random_returns(HostTask.parse("dmlab:missing_map"), episodes=2)
+    assert "\n" not in str(caught.value)
