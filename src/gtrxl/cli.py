@@ -16,6 +16,7 @@ from rich.console import Console
 
 import gtrxl
 from gtrxl.commands import Eval, Export, Resume, Tasks, Train, Watch
+from gtrxl.comparing import Report, Reproduce
 from gtrxl.play_command import Play
 from gtrxl.tables import print_table, table
 
@@ -150,6 +151,8 @@ COMMANDS: dict[str, type[Any]] = {
     "cores": Cores,
     "params": Params,
     "demo": Demo,
+    "reproduce": Reproduce,
+    "report": Report,
 }
 """Name -> command. To add one, write its dataclass (commands about runs: `commands.py`) and name it here."""
 

@@ -5,6 +5,7 @@
 FOLDER/NAME/              one run's folder, as `gtrxl train` makes it
 FOLDER/NAME/planned.json  its settings, written before it starts
 FOLDER/NAME/log.txt       what it printed
+FOLDER/NAME/provenance.json  the commit and the versions that it was made with
 FOLDER/NAME/lock          held by the process that works on it, and says which one that is
 
 Every run is a process of its own. It takes the lock first and then looks what is left to do, so that no part of a run is
@@ -26,6 +27,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from gtrxl.runtime import config as configs
+from gtrxl.runtime import provenance
 from gtrxl.runtime.config import Config
 from gtrxl.runtime.errors import RunError, first_line
 from gtrxl.runtime.ray_cluster import join
@@ -83,6 +85,7 @@ def perform(folder: str | os.PathLike[str]) -> None:
     with _locked(home):
         if _is_done(home):
             return
+        provenance.write(home)
         if (home / "config.json").exists() and checkpoints_of(home, read_only=True).latest is not None:
             resume(home, board=False)
         else:  # nothing was learned yet

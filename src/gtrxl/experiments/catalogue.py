@@ -1,0 +1,330 @@
+"""The paper's experiments as data: which models, tasks, budgets and draws, at three scales.
+
+A set of runs serves several figures: the divergence table counts the runs of the sensitivity figure, the parameter table those of
+the ablation. `RUNS` has the sets, `EXPERIMENTS` what is drawn of them.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from gtrxl.experiments.models import ABLATION, GRU, LSTM, NONE, SENSITIVITY, TRXL_I, Model
+
+ScaleName = Literal["quick", "laptop", "paper"]
+SCALES: tuple[ScaleName, ...] = ("quick", "laptop", "paper")
+
+
+@dataclasses.dataclass(frozen=True)
+class Goal:
+    """A task and the frames it is given."""
+
+    task: str
+    steps: int
+    label: str = ""
+    """What figures call it; the task's name if left out."""
+    dial: int | None = None
+    """Where it stands on the axis of a figure: the size of the pad, the length of the corridor."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Scale:
+    """A set of runs at one scale: every model on every goal with every draw."""
+
+    goals: tuple[Goal, ...]
+    models: tuple[Model, ...]
+    draws: int
+    environment: str
+    """Whose ranges the draws are from."""
+    net: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    """Sizes of all transformers."""
+    recurrent: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    """Sizes of all other cores."""
+    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    learner: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    preset: Literal["small", "paper"] = "small"
+    hours: float = 0.0
+    """Machine time on 2 cores, about."""
+
+
+@dataclasses.dataclass(frozen=True)
+class RunSet:
+    """Runs that belong together, at every scale there is."""
+
+    id: str
+    scales: Mapping[ScaleName, Scale]
+
+
+@dataclasses.dataclass(frozen=True)
+class Experiment:
+    """A table or figure: whose runs it shows, and how."""
+
+    id: str
+    source: str
+    """Where the paper has it."""
+    about: str
+    runs: str
+    view: Literal["curves", "ranks", "sizes", "divergence", "parameters", "draws", "horizon"]
+    claim: str
+    """What the paper says that it shows."""
+    models: tuple[str, ...] = ()
+    """Labels, if not all of the runs'."""
+    measures: tuple[float, ...] = (0.25, 0.5, 1.0)
+    """Shares of the budget at which runs are ranked."""
+    pairs: tuple[tuple[str, str], ...] = ()
+    """The claim in parts that can be tested: the first model scores above the second (of `divergence`: diverges more often)."""
+
+
+DEEP = {"layers": 8, "width": 32, "heads": 2, "head_dim": 16, "mlp": 32, "memory": 64, "torso": 64, "hidden": 64}
+"""Deep and thin: where the places of norms and gates matter."""
+THIN = GRU.but(label="Thin GTrXL (GRU)", key="thin", net={"width": 16, "heads": 1, "mlp": 16})
+PAPER_THIN = GRU.but(label="Thin GTrXL (GRU)", key="thin", net={"width": 256, "heads": 4, "mlp": 256})
+TINY = {"layers": 1, "width": 16, "heads": 1, "head_dim": 16, "mlp": 16, "memory": 16, "torso": 16, "hidden": 16}
+TINY_RECURRENT = {"layers": 1, "width": 16, "torso": 16, "hidden": 16}
+TINY_SETTINGS = {"streams": 8, "unroll": 16, "reports": 8}
+
+
+def _quick(goals: tuple[Goal, ...], models: tuple[Model, ...], *, draws: int = 2, environment: str = "grid") -> Scale:
+    """Minutes at most: a check that everything works."""
+    return Scale(goals, models, draws, environment, net=TINY, recurrent=TINY_RECURRENT, settings=TINY_SETTINGS, hours=0.03)
+
+
+def _without_init(bias: float) -> Model:
+    return GRU.but(label=f"b_g = {bias:g}", key=f"bias{bias:g}", net={"gate_bias": bias})
+
+
+def _looking(memory: int) -> Model:
+    return GRU.but(label=f"GTrXL (GRU), memory {memory}", key=f"gtrxl-gru-{memory}", net={"memory": memory})
+
+
+_IDENTITY = (_without_init(2.0), _without_init(0.0))
+_LONG_LSTM = LSTM.but(steps=2.0)
+_HORIZON = (
+    _looking(16),
+    _looking(64),
+    TRXL_I.but(label="TrXL-I, memory 64", net={"memory": 64}),
+    LSTM,
+    NONE,
+)
+_CORRIDORS = (8, 16, 32, 64, 128)
+
+RUNS: Mapping[str, RunSet] = {
+    each.id: each
+    for each in (
+        RunSet(
+            "final",
+            {
+                "quick": _quick((Goal("t-maze:corridor=4+t-maze:corridor=6", 2048),), (LSTM, GRU)),
+                "laptop": Scale((Goal("lab12:height=24,width=32", 200_000),), (LSTM, GRU), 5, "dmlab30", hours=1.2),
+                "paper": Scale((Goal("dmlab30", 10_000_000_000),), (LSTM, GRU), 8, "dmlab30", preset="paper"),
+            },
+        ),
+        RunSet(
+            "gates",
+            {
+                "quick": _quick((Goal("grid-numpad", 2048),), ABLATION),
+                "laptop": Scale((Goal("grid-numpad", 2_000_000),), (*ABLATION, THIN), 5, "grid", net=DEEP, hours=1.5),
+                "paper": Scale((Goal("dmlab30", 10_000_000_000),), (*ABLATION, PAPER_THIN), 8, "dmlab30", preset="paper"),
+            },
+        ),
+        RunSet(
+            "numpad",
+            {
+                "quick": _quick(
+                    tuple(Goal(f"grid-numpad:size={n},episode_steps=20", 2048, f"{n} x {n}", n) for n in (2, 3)),
+                    (_LONG_LSTM, GRU),
+                ),
+                "laptop": Scale(
+                    (
+                        Goal("grid-numpad", 3_000_000, "2 x 2", 2),
+                        Goal("grid-numpad-3x3", 15_000_000, "3 x 3", 3),
+                        Goal("grid-numpad-4x4", 15_000_000, "4 x 4", 4),
+                    ),
+                    (_LONG_LSTM, GRU),
+                    5,
+                    "grid",
+                    hours=4.5,
+                ),
+                "paper": Scale(
+                    (
+                        Goal("numpad-2x2", 150_000_000, "2 x 2", 2),
+                        Goal("numpad-3x3", 1_000_000_000, "3 x 3", 3),
+                        Goal("numpad-4x4", 2_000_000_000, "4 x 4", 4),
+                    ),
+                    (_LONG_LSTM, GRU),
+                    5,
+                    "numpad",
+                    preset="paper",
+                ),
+            },
+        ),
+        RunSet(
+            "sensitivity",
+            {
+                "quick": _quick((Goal("grid-numpad", 2048),), SENSITIVITY),
+                "laptop": Scale((Goal("grid-numpad", 1_500_000),), SENSITIVITY, 25, "grid", net=DEEP, hours=2.5),
+                "paper": Scale((Goal("memory-maze", 2_000_000_000),), SENSITIVITY, 25, "memory_maze", preset="paper"),
+            },
+        ),
+        RunSet(
+            "identity-init",
+            {
+                "quick": _quick((Goal("grid-numpad", 2048),), _IDENTITY),
+                "laptop": Scale((Goal("grid-numpad", 2_000_000),), _IDENTITY, 10, "grid", net={**DEEP, "layers": 4}, hours=0.6),
+                "paper": Scale(
+                    (Goal("memory-maze", 4_000_000_000),),
+                    _IDENTITY,
+                    10,
+                    "memory_maze",
+                    net={"layers": 4, "heads": 4, "head_dim": 64, "width": 256, "mlp": 256},
+                    preset="paper",
+                ),
+            },
+        ),
+        RunSet(
+            "avm",
+            {
+                "quick": _quick((Goal("t-maze:corridor=4", 2048),), (LSTM, GRU)),
+                "laptop": Scale(
+                    (Goal("psychlab_arbitrary_visuomotor_mapping:height=24,width=32,images=4", 200_000),),
+                    (LSTM, GRU),
+                    5,
+                    "dmlab30",
+                    hours=0.6,
+                ),
+                "paper": Scale(
+                    (Goal("dmlab:psychlab_arbitrary_visuomotor_mapping", 2_000_000_000),),
+                    (LSTM, GRU),
+                    8,
+                    "dmlab30",
+                    preset="paper",
+                ),
+            },
+        ),
+        RunSet(
+            "horizon",
+            {
+                "quick": _quick(
+                    tuple(Goal(f"t-maze:corridor={n}", 2048, f"{n} steps", n) for n in (4, 8)), (_looking(16), LSTM, NONE)
+                ),
+                "laptop": Scale(
+                    tuple(Goal(f"t-maze:corridor={n}", 500_000, f"{n} steps", n) for n in _CORRIDORS),
+                    _HORIZON,
+                    5,
+                    "grid",
+                    hours=1.0,
+                ),
+                "paper": Scale(
+                    tuple(Goal(f"t-maze:corridor={n}", 20_000_000, f"{n} steps", n) for n in (*_CORRIDORS, 256, 512, 1024)),
+                    (*_HORIZON, _looking(512)),
+                    5,
+                    "grid",
+                ),
+            },
+        ),
+    )
+}
+
+EXPERIMENTS: Mapping[str, Experiment] = {
+    each.id: each
+    for each in (
+        Experiment(
+            "final",
+            "figure 2",
+            "GTrXL against LSTM on the multi-task set, whole and split in memory and reactive",
+            "final",
+            "curves",
+            "GTrXL is far ahead of the LSTM where memory is needed, and not behind where it is not.",
+            pairs=(("GTrXL (GRU)", "LSTM"),),
+        ),
+        Experiment(
+            "gates",
+            "table 1, figure 4",
+            "LSTM, TrXL, TrXL-I and five gates: score, capped score, standard error",
+            "gates",
+            "curves",
+            "GTrXL (GRU) is best; TrXL does not learn; TrXL-I beats the LSTM.",
+            models=tuple(model.label for model in ABLATION),
+            pairs=(
+                ("GTrXL (GRU)", "LSTM"),
+                ("GTrXL (GRU)", "TrXL"),
+                ("GTrXL (GRU)", "TrXL-I"),
+                ("GTrXL (GRU)", "GTrXL (Output)"),
+                ("TrXL-I", "LSTM"),
+                ("TrXL-I", "TrXL"),
+                ("TrXL-I", "GTrXL (Input)"),
+            ),
+        ),
+        Experiment(
+            "numpad",
+            "figure 3",
+            "score against the size of the pad; learning curves, the LSTM given twice the steps",
+            "numpad",
+            "sizes",
+            "GTrXL falls off less than the LSTM as pads are added, even when the LSTM is trained twice as long.",
+            pairs=(("GTrXL (GRU)", "LSTM"),),
+        ),
+        Experiment(
+            "sensitivity",
+            "figure 5",
+            "25 draws, ranked, at a quarter, half and all of the budget",
+            "sensitivity",
+            "ranks",
+            "GTrXL (GRU) is the highest and flattest: the least sensitive to hyperparameters and seeds.",
+            pairs=tuple(("GTrXL (GRU)", other) for other in ("LSTM", "TrXL", "TrXL-I", "GTrXL (Output)")),
+        ),
+        Experiment(
+            "divergence",
+            "table 3",
+            "the share of those runs whose loss diverged",
+            "sensitivity",
+            "divergence",
+            "GTrXL (GRU), LSTM and TrXL never diverge; TrXL-I and GTrXL (Output) do in some runs.",
+            pairs=(("TrXL-I", "GTrXL (GRU)"), ("GTrXL (Output)", "GTrXL (GRU)")),
+        ),
+        Experiment(
+            "params",
+            "table 2, figure 6",
+            "score against parameters, Thin GTrXL included",
+            "gates",
+            "parameters",
+            "A thin GTrXL (GRU) with fewer parameters than TrXL matches every model but the full GTrXL (GRU).",
+            pairs=(("GTrXL (GRU)", "Thin GTrXL (GRU)"), ("Thin GTrXL (GRU)", "LSTM"), ("Thin GTrXL (GRU)", "TrXL")),
+        ),
+        Experiment(
+            "identity-init",
+            "figure 7",
+            "b_g = 2 against 0, ranked",
+            "identity-init",
+            "ranks",
+            "Beginning near the identity (b_g = 2) learns faster and more reliably than b_g = 0.",
+            pairs=(("b_g = 2", "b_g = 0"),),
+        ),
+        Experiment(
+            "avm",
+            "figure 10",
+            "visuomotor mapping with the reduced action set",
+            "avm",
+            "curves",
+            "With the reduced action set GTrXL reliably reaches human level.",
+            pairs=(("GTrXL (GRU)", "LSTM"),),
+        ),
+        Experiment(
+            "draws",
+            "figure 9",
+            "the hyperparameters that were sampled",
+            "sensitivity",
+            "draws",
+            "25 settings, spread log-uniformly over their ranges.",
+        ),
+        Experiment(
+            "horizon",
+            "ours",
+            "how far back each core can remember, and what that costs in time and bytes",
+            "horizon",
+            "horizon",
+            "A transformer solves what its memory spans; a recurrent core fades.",
+            pairs=(("GTrXL (GRU), memory 64", "LSTM"), ("GTrXL (GRU), memory 64", "GTrXL (GRU), memory 16")),
+        ),
+    )
+}
+"""What `gtrxl reproduce --list` shows, in the order of the paper."""

@@ -1,0 +1,5 @@
+"""One kind of error for what a user can put right."""
+
+
+class ExperimentError(ValueError):
+    """The rule, the value, the remedy."""

@@ -1,0 +1,192 @@
+"""Doing an experiment: the runs that are left, then its rows.
+
+OUT/SET/SCALE/runs/NAME/     one run's folder, as `gtrxl train` makes it
+OUT/SET/SCALE/rows.jsonl     one row for each run that has begun: all that a report reads
+
+Rows are made from the runs' folders, so that they can be made again at any time, and are written whole or not at all.
+"""
+
+import contextlib
+import json
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import equinox as eqx
+import jax
+
+from gtrxl.envs.catalogue import make_task
+from gtrxl.envs.host import is_host
+from gtrxl.envs.scores import load
+from gtrxl.experiments.catalogue import SCALES
+from gtrxl.experiments.errors import ExperimentError
+from gtrxl.experiments.planning import Planned, experiment_of, plan
+from gtrxl.runtime import config as configs
+from gtrxl.runtime.metrics import read
+from gtrxl.runtime.provenance import provenance
+from gtrxl.runtime.sweeps import sweep
+
+KEPT_POINTS = 100
+"""Points of a run's curve that its row keeps."""
+EVERY = 60.0
+"""Seconds between two writings of the rows while runs are under way."""
+
+
+def reproduce(
+    experiment: str,
+    scale: str = "quick",
+    out: str | os.PathLike[str] = "results",
+    *,
+    engine: Literal["local", "ray"] = "local",
+    jobs: int = 0,
+    address: str | None = None,
+    only: tuple[str, ...] = (),
+    quiet: bool = False,
+) -> Path:
+    """Does what is left of an experiment's runs, and returns its file of rows. `only` takes runs whose names begin so."""
+    runs = experiment_of(experiment).runs
+    planned = [each for each in plan(runs, scale) if not only or each.name.startswith(only)]
+    if not planned:
+        raise ExperimentError(f"only must begin the name of a run, got {', '.join(only)}; `--list {experiment}` shows them")
+    home = Path(out) / runs / scale
+    folder = home / "runs"
+    folder.mkdir(parents=True, exist_ok=True)
+    with _rows_now_and_then(home, runs, scale):
+        sweep({each.name: each.config for each in planned}, folder, engine=engine, jobs=jobs, address=address, quiet=quiet)
+    return collect(home, runs, scale)
+
+
+@contextlib.contextmanager
+def _rows_now_and_then(home: Path, runs: str, scale: str) -> Iterator[None]:
+    """Rows follow the runs while they are under way, and once more when they end, however that is."""
+    done = threading.Event()
+
+    def follow() -> None:
+        while not done.wait(EVERY):
+            collect(home, runs, scale)
+
+    thread = threading.Thread(target=follow, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+        collect(home, runs, scale)
+
+
+def collect(home: Path, runs: str, scale: str) -> Path:
+    """Writes the rows of all planned runs that have begun."""
+    if scale not in SCALES:
+        raise ExperimentError(f"scale must be one of {', '.join(SCALES)}, got {scale!r}; quick takes minutes")
+    rows = [row for each in plan(runs, scale) if (row := _row(each, home / "runs" / each.name, runs, scale)) is not None]
+    kept = home / "rows.jsonl"
+    known = {row["run"] for row in rows}
+    # Runs whose folders are elsewhere by now (rows are small and travel, folders are not) keep their rows.
+    rows = [row for row in _read(kept) if row["run"] not in known] + rows
+    rows.sort(key=lambda row: row["run"])
+    whole = home / f"rows.jsonl.{os.getpid()}.part"
+    whole.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    whole.replace(kept)
+    return kept
+
+
+def _read(file: Path) -> list[dict[str, Any]]:
+    if not file.exists():
+        return []
+    rows = []
+    for line in file.read_text().splitlines():
+        with contextlib.suppress(ValueError):
+            row = json.loads(line)
+            if isinstance(row, dict) and "run" in row:
+                rows.append(row)
+    return rows
+
+
+def _row(planned: Planned, folder: Path, runs: str, scale: str) -> dict[str, Any] | None:
+    if not (folder / "metrics.jsonl").exists() or not (folder / "config.json").exists():
+        return None
+    rows = read(folder / "metrics.jsonl")
+    result = json.loads((folder / "result.json").read_text()) if (folder / "result.json").exists() else {}
+    config, last = planned.config, rows[-1] if rows else {}
+    made = provenance(folder)
+    return {
+        "set": runs,
+        "scale": scale,
+        "run": planned.name,
+        "model": planned.model.label,
+        "core": config.core,
+        "task": config.task,
+        "goal": planned.goal.label or config.task,
+        "dial": planned.goal.dial,
+        "draw": planned.draw.number,
+        "seed": config.seed,
+        "bounds": planned.draw.bounds,
+        "status": result.get("status", "under way"),
+        "diverged_at_frames": _frames(config, result.get("diverged_at_update")),
+        "planned_frames": config.steps,
+        "frames": last.get("frames", 0),
+        "seconds": round(last.get("seconds", 0.0), 1),
+        "frames_per_second": _middle(rows),
+        "curve": _curve(rows),
+        "scores": _scores(config.task),
+        "config": configs.as_dict(config),
+        **_sizes(config),
+        **made,
+    }
+
+
+def _frames(config: configs.Config[Any], update: int | None) -> int | None:
+    return None if update is None else update * config.streams * config.unroll
+
+
+def _curve(rows: list[dict[str, Any]]) -> list[list[int | float]]:
+    """[frames, mean return, episodes] of neighbouring reports put together."""
+    every = max(1, -(-len(rows) // KEPT_POINTS))
+    points = []
+    for first in range(0, len(rows), every):
+        part = [row for row in rows[first : first + every] if row["return_mean"] is not None]
+        episodes = sum(row["episodes"] for row in part)
+        if episodes:
+            mean = sum(row["return_mean"] * row["episodes"] for row in part) / episodes
+            points.append([part[-1]["frames"], round(mean, 4), episodes])
+    return points
+
+
+def _middle(rows: list[dict[str, Any]]) -> float | None:
+    speeds = sorted(row["frames_per_second"] for row in rows if row.get("frames_per_second"))
+    return round(speeds[len(speeds) // 2], 1) if speeds else None
+
+
+def _scores(task: str) -> dict[str, float] | None:
+    """The reference scores that are kept for a task: random, without memory, with a perfect one."""
+    if is_host(task) or "+" in task:
+        return None
+    known = load().get(task)
+    if known is None:
+        return None
+    named = {"random": known.random, "no memory": known.memoryless, "perfect memory": known.best}
+    return {name: round(score, 4) for name, score in named.items() if score is not None}
+
+
+_SIZES: dict[str, dict[str, int]] = {}
+
+
+def _sizes(config: configs.Config[Any]) -> dict[str, int | None]:
+    """How many parameters the agent has, and the bytes of its memory for one stream; None for tasks outside."""
+    from gtrxl.runtime.runs import make_agent
+
+    if is_host(config.task):
+        return {"parameters": None, "state_bytes": None}
+    wanted = json.dumps([config.task, config.core, configs.as_dict(config)["net"]])
+    if wanted not in _SIZES:
+        agent = eqx.filter_eval_shape(lambda: make_agent(config, make_task(config.task), jax.random.key(0)))
+        state = eqx.filter_eval_shape(lambda: agent.core.initial_state())
+        leaves = jax.tree.leaves(eqx.filter(agent, lambda leaf: hasattr(leaf, "shape")))
+        _SIZES[wanted] = {
+            "parameters": sum(leaf.size for leaf in leaves),
+            "state_bytes": sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state)),
+        }
+    return dict(_SIZES[wanted])

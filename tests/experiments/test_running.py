@@ -1,0 +1,78 @@
+"""Experiments from start to page: run, killed, gone on with, drawn; no run is done or counted twice."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from gtrxl.cli import main
+from gtrxl.experiments.running import collect
+from gtrxl.report.rows import read
+
+
+def _reproduce(out: Path, *words: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-m", "gtrxl", "reproduce", *words, "--out", str(out)], stdout=subprocess.DEVNULL)
+
+
+def test_the_experiments_are_listed(capsys):
+    assert main(["reproduce", "--list"]) == 0
+    said = capsys.readouterr().out
+    assert all(name in said for name in ("final", "gates", "numpad", "sensitivity", "divergence", "params", "identity-init"))
+    assert main(["reproduce", "horizon", "--list"]) == 0
+    assert "lstm.t-maze-corridor=4.00" in capsys.readouterr().out
+
+
+def test_a_wrong_name_is_one_line(capsys):
+    assert main(["reproduce", "nothing"]) == 2
+    assert "there is no experiment 'nothing'" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_numpad_from_one_command_to_its_page(tmp_path: Path, capsys):
+    assert main(["reproduce", "numpad", "--scale", "quick", "--out", str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    assert "numpad (quick)" in said
+    found = read(tmp_path)
+    assert found.problems == ()
+    assert len(found.rows) == 8
+    for row in found.rows:
+        assert row["status"] == "finished"
+        assert row["frames"] >= row["planned_frames"]
+        assert row["parameters"] > 0
+        assert row["versions"]["jax"]
+        assert row["config"]["seed"] == row["seed"]
+    assert main(["report", str(tmp_path)]) == 0
+    assert "<svg" in (tmp_path / "report.html").read_text()
+
+
+@pytest.mark.slow
+def test_a_sweep_that_is_killed_goes_on_and_does_nothing_twice(tmp_path: Path):
+    words = ("sensitivity", "--scale", "quick", "--only", "lstm", "gtrxl-output")
+    killed = _reproduce(tmp_path, *words)
+    home = tmp_path / "sensitivity" / "quick"
+    deadline = time.monotonic() + 240
+    while not list(home.glob("runs/*/result.json")) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
+    done = {file: file.stat().st_mtime_ns for file in home.glob("runs/*/result.json")}
+    assert done, "one run had ended before the kill"
+    assert _reproduce(tmp_path, *words).wait(timeout=480) == 0
+    rows = read(tmp_path).rows
+    assert sorted(row["run"] for row in rows) == sorted(
+        f"{core}.grid-numpad.{n:02d}" for core in ("lstm", "gtrxl-output") for n in (0, 1)
+    )
+    assert all(row["status"] == "finished" for row in rows)
+    assert {file: file.stat().st_mtime_ns for file in done} == done, "what was done is not done again"
+    for folder in home.glob("runs/*"):
+        frames = [json.loads(line)["frames"] for line in (folder / "metrics.jsonl").read_text().splitlines()]
+        assert frames == sorted(set(frames)), "no report is there twice"
+    before = (home / "rows.jsonl").read_text()
+    assert collect(home, "sensitivity", "quick").read_text() == before
+    os.rename(home / "runs", home / "elsewhere")
+    assert collect(home, "sensitivity", "quick").read_text() == before, "rows outlive the folders that they were made from"
