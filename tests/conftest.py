@@ -2,6 +2,8 @@
 
 import importlib.metadata
 import os
+from collections.abc import Iterator
+from pathlib import Path
 
 os.environ["JAX_PLATFORMS"] = "cpu"
 # xdist runs one worker for each core: XLA's own threads would only get in each other's way. Nearly all of the suite's time
@@ -29,6 +31,20 @@ hypothesis.settings.load_profile("gtrxl")
 
 SLOW = ("test_ray", "test_check_core", "test_hosts", "test_train", "test_sweeps", "test_conductor", "test_fleet", "test_contract")
 """The files that take longest. A file is one worker's, so these begin first and the short ones even out the end."""
+
+
+MOST_MAPS = 20_000
+"""Parts of memory that a worker may have mapped at the end of a file. Every compiled program takes several, Linux gives a process
+65,530, and XLA's compiler ends the process when there are none left."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _few_programs() -> Iterator[None]:
+    """Forgets compiled programs when there are very many of them."""
+    yield
+    maps = Path("/proc/self/maps")
+    if maps.exists() and maps.read_bytes().count(b"\n") > MOST_MAPS:
+        jax.clear_caches()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -9,6 +9,8 @@ from gtrxl.envs.first_person.explore import GoalLocations, ObjectLocations, Obst
 from gtrxl.envs.first_person.scene import DOOR, FREE, SHAPES
 from tests.envs.first_person.walks import blind, journey
 
+pytestmark = pytest.mark.slow  # compiling mazes takes long
+
 DOORS, APPLES = blind(ObstructedGoals), blind(ObjectLocations, size=7)
 MANY = 256
 

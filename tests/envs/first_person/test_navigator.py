@@ -14,6 +14,8 @@ from gtrxl.envs.first_person.scene import FREE, Body, cell_of
 from gtrxl.envs.players import RandomPlayer, perfect_memory, told
 from tests.envs.first_person.walks import blind
 
+pytestmark = pytest.mark.slow  # compiling mazes takes long
+
 MINE = [name for name, entry in TASKS.items() if entry.module in ("first_person.explore", "first_person.memory_maze")]
 DOORS = blind(ObstructedGoals, size=9, episode_steps=200)
 
