@@ -60,7 +60,7 @@ def two(cluster):
     return nodes
 
 
-def answers(fleet, count, *, seconds=60.0):
+def answers(fleet, count, *, seconds=180.0):
     """The next `count` answers, by actor."""
     came, until = [], time.monotonic() + seconds
     while len(came) < count:
