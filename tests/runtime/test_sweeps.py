@@ -62,6 +62,15 @@ def test_what_was_killed_goes_on_and_what_is_done_is_skipped(tmp_path):
         sweeps.sweep({"a": dataclasses.replace(CONFIG, unroll=8)}, tmp_path)
 
 
+def test_runs_that_differ_in_seed_and_bounds_share_one_compiled_program(tmp_path):
+    other = dataclasses.replace(CONFIG, seed=5, learner=dataclasses.replace(CONFIG.learner, eps_alpha=0.07))
+    first, second = sweeps.sweep({"a": CONFIG, "b": other}, tmp_path, jobs=1, quiet=True)
+    assert len(list((tmp_path / ".compiled").rglob("jit_program-*-cache"))) == 1
+    assert [row["loss"] for row in first.rows] != [row["loss"] for row in second.rows]
+    alone = gtrxl.train(other, run=tmp_path / "alone", board=False, quiet=True)
+    assert [row["loss"] for row in alone.rows] == [row["loss"] for row in second.rows]
+
+
 class Scripted:
     """Workers that do nothing but end as told: a list of reasons for each run."""
 

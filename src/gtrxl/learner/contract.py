@@ -5,7 +5,10 @@ of networks: the caller runs the network over the unroll and hands in what it sa
 """
 
 import abc
+import copy
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -69,6 +72,9 @@ class Learner(abc.ABC):
     minibatches: int = 1
     """Parts a batch is split into, along its streams; one learner step each."""
 
+    DIALS: ClassVar[tuple[str, ...]] = ()
+    """Settings that the loss merely adds and multiplies, so that one compiled program can serve all values of them."""
+
     def __post_init__(self) -> None:
         positive("learning_rate", self.learning_rate, hint="1e-3 is a good start for small networks, 1e-4 for large ones")
         between("lam", self.lam, least=0.0, most=1.0, hint="0.9 learns fast, 1 is the n-step return")
@@ -76,6 +82,19 @@ class Learner(abc.ABC):
         count("target_period", self.target_period, hint="1 acts with the newest network, the paper copies every 10 steps")
         count("epochs", self.epochs, hint="1 uses each batch once")
         count("minibatches", self.minibatches, hint="1 uses the whole batch at once")
+
+    def dials(self) -> dict[str, float]:
+        """What the dials are set to, by name."""
+        return {name: getattr(self, name) for name in self.DIALS}
+
+    def turned(self, dials: Mapping[str, float | Float[Array, ""]]) -> "Learner":
+        """The same learner with dials that may be arrays: for use inside a compiled program, where none can be checked."""
+        if not dials:
+            return self
+        other = copy.copy(self)
+        for name, value in dials.items():
+            object.__setattr__(other, name, value)
+        return other
 
     @property
     def multiplier_rate(self) -> float:

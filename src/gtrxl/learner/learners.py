@@ -1,6 +1,7 @@
 """The learners by name: V-MPO, and PPO and V-trace (IMPALA) to compare it with. B streams, T steps."""
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -44,6 +45,8 @@ class VMPO(Learner):
     rank_in_reward_units: bool = False
     """Compare advantages in reward units rather than in units of each task's own spread: tasks that pay more then count more."""
 
+    DIALS: ClassVar[tuple[str, ...]] = ("eps_eta", "eps_alpha", "eps_mean", "eps_covariance")
+
     def __post_init__(self) -> None:
         super().__post_init__()
         positive("multiplier_rate", self.multiplier_rate, hint="1e-2 learns fast, the paper uses the network's 1e-4")
@@ -66,7 +69,7 @@ class VMPO(Learner):
         common = cls(learning_rate=1e-4, multiplier_rate=1e-4, lam=1.0, eps_eta=0.1, eps_alpha=0.01)
         return replace(common, **PAPER[environment])
 
-    def bounds(self) -> dict[str, tuple[float, float]]:
+    def bounds(self) -> dict[str, tuple[float, float | Float[Array, ""]]]:
         """For each part of a KL that can be bounded: its first multiplier and its bound."""
         return {
             "categorical": (self.alpha_init, self.eps_alpha),

@@ -65,7 +65,7 @@ def policy_loss(*, log_prob: Float[Array, "*n"], weight: Float[Array, "*n"]) -> 
     return -jnp.sum(weight * jnp.where(weight > 0, log_prob, 0.0))
 
 
-def temperature_loss(advantage: Float[Array, "*n"], *, eta: Scalar, chosen: Bool[Array, "*n"], epsilon: float) -> Scalar:
+def temperature_loss(advantage: Float[Array, "*n"], *, eta: Scalar, chosen: Bool[Array, "*n"], epsilon: float | Scalar) -> Scalar:
     """L_eta = eta * epsilon + eta * log(mean of exp(advantage / eta) over the chosen steps). Its gradient is eta's alone."""
     below, best = _below_best(jax.lax.stop_gradient(advantage), chosen)
     total = jnp.sum(jnp.where(chosen, jnp.exp(below / eta), 0.0))
@@ -75,7 +75,7 @@ def temperature_loss(advantage: Float[Array, "*n"], *, eta: Scalar, chosen: Bool
     return eta * (epsilon + log_mean) + best
 
 
-def kl_loss(kl: Float[Array, "*n"], *, alpha: Scalar, epsilon: float, valid: Bool[Array, "*n"]) -> Scalar:
+def kl_loss(kl: Float[Array, "*n"], *, alpha: Scalar, epsilon: float | Scalar, valid: Bool[Array, "*n"]) -> Scalar:
     """L_alpha = mean over D of alpha * (epsilon - sg[KL]) + sg[alpha] * KL.
 
     The policy is pulled back by alpha times its KL from the target; alpha grows while the KL is over its bound.

@@ -141,14 +141,15 @@ class Loop(eqx.Module):
         if self.mesh is None:
             return self._run(training, periods)
         arrays, rest = eqx.partition(training, eqx.is_array)
+        dials, fixed = eqx.partition(self, eqx.is_array)
         where = self.placement(arrays)
 
-        def local(arrays: Training) -> tuple[Training, Report]:
-            training, report = self._run(eqx.combine(arrays, rest), periods)
+        def local(arrays: Training, dials: Loop) -> tuple[Training, Report]:
+            training, report = eqx.combine(dials, fixed)._run(eqx.combine(arrays, rest), periods)
             return eqx.filter(training, eqx.is_array), report
 
-        spread = jax.shard_map(local, mesh=self.mesh, in_specs=(where,), out_specs=(where, P()), check_vma=False)
-        arrays, report = spread(arrays)
+        spread = jax.shard_map(local, mesh=self.mesh, in_specs=(where, P()), out_specs=(where, P()), check_vma=False)
+        arrays, report = spread(arrays, dials)
         return eqx.combine(arrays, rest), report
 
     def placement(self, training: Training) -> Training:

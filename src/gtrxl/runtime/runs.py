@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import equinox as eqx
 import jax
+from jaxtyping import PRNGKeyArray
 
 from gtrxl.agent.agent import Agent
 from gtrxl.agent.encoder import make_torso
@@ -91,12 +92,12 @@ def start(config: Config[Any]) -> tuple[Loop, Training]:
     """The compiled program's parts and its state before the first update, in one piece."""
     config = choose_devices(config)
     loop = _loop(config, make_mesh(config))
-    return loop, eqx.filter_jit(_start)(config, loop)
+    return loop, eqx.filter_jit(_start)(config, loop, jax.random.key(config.seed))
 
 
 def shapes(config: Config[Any]) -> Training:
     """The state of such a run as shapes alone: what its checkpoints are read into, whatever devices they come from."""
-    return eqx.filter_eval_shape(_start, config, _loop(config, None))
+    return eqx.filter_eval_shape(_start, config, _loop(config, None), jax.random.key(0))
 
 
 def _loop(config: Config[Any], mesh: jax.sharding.Mesh | None) -> Loop:
@@ -107,14 +108,15 @@ def _loop(config: Config[Any], mesh: jax.sharding.Mesh | None) -> Loop:
         popart_step=config.popart_step,
         axis=axis,
         pixel_control=config.pixel_control,
+        dials=config.learner.dials(),
     )
     tasks = make_tasks(config.task)
     task = tasks[0] if len(tasks) == 1 else tasks
     return Loop(task=task, update=update, streams=config.streams, unroll=config.unroll, mesh=mesh)
 
 
-def _start(config: Config[Any], loop: Loop) -> Training:
-    agent_key, loop_key = jax.random.split(jax.random.key(config.seed))
+def _start(config: Config[Any], loop: Loop, key: PRNGKeyArray) -> Training:
+    agent_key, loop_key = jax.random.split(key)
     return loop.start(make_agent(config, loop.tasks[0], agent_key, values=len(loop.tasks)), loop_key)
 
 

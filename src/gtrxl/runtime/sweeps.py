@@ -7,6 +7,7 @@ FOLDER/NAME/planned.json  its settings, written before it starts
 FOLDER/NAME/log.txt       what it printed
 FOLDER/NAME/provenance.json  the commit and the versions that it was made with
 FOLDER/NAME/lock          held by the process that works on it, and says which one that is
+FOLDER/.compiled/         compiled programs, by kind of machine: runs that differ in seed and bounds alone share one
 
 Every run is a process of its own. It takes the lock first and then looks what is left to do, so that no part of a run is
 done twice, whoever asks: two sweeps of one folder, or one that was killed while its runs went on.
@@ -14,7 +15,9 @@ done twice, whoever asks: two sweeps of one folder, or one that was killed while
 
 import contextlib
 import dataclasses
+import hashlib
 import os
+import platform
 import re
 import signal
 import socket
@@ -25,6 +28,8 @@ from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
+
+import jax
 
 from gtrxl.runtime import config as configs
 from gtrxl.runtime import provenance
@@ -86,11 +91,27 @@ def perform(folder: str | os.PathLike[str]) -> None:
         if _is_done(home):
             return
         provenance.write(home)
+        _keep_programs(home.parent / ".compiled")
         if (home / "config.json").exists() and checkpoints_of(home, read_only=True).latest is not None:
             resume(home, board=False)
         else:  # nothing was learned yet
             (home / "config.json").unlink(missing_ok=True)
             train(configs.read(home / "planned.json"), run=home, board=False)
+
+
+def _keep_programs(folder: Path) -> None:
+    """JAX keeps what it compiles in this folder and looks there first, unless it was told of another one."""
+    if jax.config.values["jax_compilation_cache_dir"] is None:
+        jax.config.update("jax_compilation_cache_dir", str(folder / _machine()))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+
+
+def _machine() -> str:
+    """A name for this kind of machine: code that was compiled for one processor may not run on another."""
+    cpus = Path("/proc/cpuinfo")
+    features = [line for line in cpus.read_text().splitlines() if line.startswith(("flags", "Features"))] if cpus.exists() else []
+    told = "\n".join([platform.platform(), platform.processor(), *features[:1]])
+    return hashlib.sha256(told.encode()).hexdigest()[:16]
 
 
 def _plan(home: Path, name: str, config: Config[Any]) -> None:

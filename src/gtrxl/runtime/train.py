@@ -11,6 +11,7 @@ from typing import Any
 import equinox as eqx
 import gymnasium
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from gtrxl.envs.host import HostTask, is_host
@@ -196,14 +197,20 @@ def _go_on(config: Config[Any], folder: Path, loop: Loop, training: Training, *,
 
 
 def _compiled(loop: Loop, training: Training, *, periods: int) -> Any:
-    """The program for `periods` periods and a look at the memory, compiled; its argument is used up."""
-    arrays, rest = eqx.partition(training, eqx.is_array)
+    """The program for `periods` periods and a look at the memory, compiled; its argument is used up.
 
-    def program(arrays: Training):
-        training, report = loop.run(eqx.combine(arrays, rest), periods)
+    Neither the seed nor the learner's dials are part of it: runs that differ in these alone find it compiled where JAX keeps
+    compiled programs.
+    """
+    arrays, rest = eqx.partition(training, eqx.is_array)
+    dials, fixed = eqx.partition(loop, lambda leaf: isinstance(leaf, float))
+    dials = jax.tree.map(jnp.float32, dials)
+
+    def program(arrays: Training, dials: Loop):
+        training, report = eqx.combine(dials, fixed).run(eqx.combine(arrays, rest), periods)
         return eqx.filter(training, eqx.is_array), report
 
-    compiled = jax.jit(program, donate_argnums=0).lower(arrays).compile()
+    compiled = jax.jit(program, donate_argnums=0).lower(arrays, dials).compile()
 
     def diagnose(arrays: Training):
         training: Training = eqx.combine(arrays, rest)
@@ -215,7 +222,7 @@ def _compiled(loop: Loop, training: Training, *, periods: int) -> Any:
     look = jax.jit(diagnose, out_shardings=everywhere).lower(arrays).compile()
 
     def step(training: Training) -> tuple[Training, tuple[Report, Any]]:
-        arrays, report = compiled(eqx.filter(training, eqx.is_array))
+        arrays, report = compiled(eqx.filter(training, eqx.is_array), dials)
         return eqx.combine(arrays, rest), (report, look(arrays))
 
     return step
