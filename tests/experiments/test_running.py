@@ -1,5 +1,6 @@
 """Experiments from start to page: run, killed, gone on with, drawn; no run is done or counted twice."""
 
+import dataclasses
 import json
 import os
 import signal
@@ -11,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from gtrxl.cli import main
+from gtrxl.experiments.planning import plan
 from gtrxl.experiments.running import collect
 from gtrxl.report.rows import read
+from gtrxl.runtime import config as configs
 
 
 def _reproduce(out: Path, *words: str) -> subprocess.Popen[bytes]:
@@ -30,6 +33,26 @@ def test_the_experiments_are_listed(capsys):
 def test_a_wrong_name_is_one_line(capsys):
     assert main(["reproduce", "nothing"]) == 2
     assert "there is no experiment 'nothing'" in capsys.readouterr().err
+
+
+def test_rows_say_what_was_run_and_name_what_cannot_be_read(tmp_path: Path):
+    """The plan may have changed since a run was made: its row has the settings of its folder."""
+    first, second, *_ = plan("horizon", "quick")
+    for each, steps in ((first, 999), (second, 512)):
+        folder = tmp_path / "runs" / each.name
+        folder.mkdir(parents=True)
+        configs.write(dataclasses.replace(each.config, steps=steps), folder / "config.json")
+        reports = [{"frames": at, "seconds": 1.0, "return_mean": 0.5, "episodes": 4} for at in (500, 1000)]
+        (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in reports))
+    (tmp_path / "runs" / second.name / "result.json").write_text("{")
+    (tmp_path / "rows.jsonl").write_bytes(b"\xff\x00\n")
+    said: list[str] = []
+    collect(tmp_path, "horizon", "quick", say=said.append)
+    (row,) = read(tmp_path).rows
+    assert (row["run"], row["planned_frames"], row["config"]["steps"], row["status"]) == (first.name, 999, 999, "under way")
+    assert row["bounds"] == first.draw.bounds
+    assert len(said) == 1
+    assert second.name in said[0]
 
 
 @pytest.mark.slow

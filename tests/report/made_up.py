@@ -52,3 +52,40 @@ def write(folder: Path, made: Iterator[dict[str, Any]] | list[dict[str, Any]], *
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("".join(json.dumps(each) + "\n" for each in made))
     return file
+
+
+def everything(home: Path) -> None:
+    """Rows for every kind of figure: names as long as the real ones, a run that diverged, one under way, a line that was cut."""
+    gates = {model: [level * (0.9 + 0.05 * n) for n in range(3)] for model, level in GATES.items()}
+    cut = write(home, list(rows(gates, config={"streams": 8})), name="gates")
+    cut.write_text(cut.read_text() + json.dumps(row())[:200])
+    levels = {model: gates[model] for model in ("GTrXL (GRU)", "LSTM", "TrXL")}
+    ranked = [*rows(levels, set="sensitivity"), row("TrXL-I", set="sensitivity", status="diverged", diverged_at_frames=5000)]
+    write(home, [*ranked, row("TrXL-I", 1, set="sensitivity", status="under way")], name="sensitivity")
+    write(home, list(rows({"b_g = 2": (9, 8, 9), "b_g = 0": (4, 5, 3)}, set="identity-init")), name="identity")
+    far = {"GTrXL (GRU), memory 64": (1, 1, 0.99), "TrXL-I, memory 64": (1, 1, 0.98), "LSTM": (1, 0.5, 0.6)}
+    write(home, _at_dials({model: levels[model] for model in ("GTrXL (GRU)", "LSTM")}, (2, 3, 4), set="numpad"), name="numpad")
+    write(home, _at_dials(far, (8, 16, 32), set="horizon"), name="horizon")
+    long = "psychlab_arbitrary_visuomotor_mapping:height=24,width=32,images=4"
+    write(home, list(rows({"LSTM": (3, 4, 5)}, set="avm", task=long, goal=long, scores=None)), name="avm")
+
+
+GATES = {
+    "LSTM": 20,
+    "TrXL": 2,
+    "TrXL-I": 25,
+    "GTrXL (GRU)": 41,
+    "GTrXL (Input)": 12,
+    "GTrXL (Output)": 33,
+    "GTrXL (Highway)": 18,
+    "GTrXL (SigTanh)": 24,
+    "Thin GTrXL (GRU)": 30,
+}
+
+
+def _at_dials(levels: Mapping[str, Sequence[float]], dials: Sequence[int], **changes: Any) -> list[dict[str, Any]]:
+    return [
+        each | {"run": f"{each['run']}.{dial}"}
+        for dial in dials
+        for each in rows(levels, goal=f"{dial} x {dial}", dial=dial, **changes)
+    ]

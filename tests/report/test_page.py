@@ -1,52 +1,45 @@
 """A report as a whole: from rows to a page, its data, and the words at the terminal."""
 
 import csv
+import io
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
+from PIL import Image
 
 from gtrxl.report.errors import ReportError
 from gtrxl.report.page import report
-from tests.report.made_up import row, rows, write
+from tests.browser import CHROMIUM, Browser
+from tests.report.made_up import everything, rows, write
 
-LEVELS = {"GTrXL (GRU)": (40, 42, 41, 43, 40), "LSTM": (20, 22, 21, 25, 19), "TrXL": (2, 3, 2, 1, 2)}
+EXPERIMENTS = ("gates", "params", "numpad", "sensitivity", "divergence", "draws", "identity-init", "horizon", "avm")
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
     """A page of every kind of figure; its text; what was said."""
     home = tmp_path_factory.mktemp("report")
-    write(home, list(rows(LEVELS)), name="gates")
-    ranked = [*rows(LEVELS, set="sensitivity"), row("TrXL-I", set="sensitivity", status="diverged", diverged_at_frames=5000)]
-    write(home, [*ranked, row("TrXL-I", 1, set="sensitivity", status="under way")], name="sensitivity")
-    write(home, list(rows({"b_g = 2": (9, 8, 9), "b_g = 0": (4, 5, 3)}, set="identity-init")), name="identity")
-    sizes = [
-        each | {"run": f"{each['run']}.{n}"} for n in (2, 3) for each in rows(LEVELS, set="numpad", goal=f"{n} x {n}", dial=n)
-    ]
-    write(home, sizes, name="numpad")
-    far = [
-        each | {"run": f"{each['run']}.{n}"}
-        for n in (8, 16)
-        for each in rows({"GTrXL (GRU), memory 64": (1, 1, 0.99), "LSTM": (1, 0.5, 0.6)}, set="horizon", goal=f"{n}", dial=n)
-    ]
-    write(home, far, name="horizon")
+    everything(home)
     page, said = report(home)
     return page, page.read_text(), said
 
 
 def test_every_experiment_with_runs_has_its_figure_table_and_data(made: tuple[Path, str, str]):
     page, text, said = made
-    for name in ("gates", "params", "numpad", "sensitivity", "divergence", "draws", "identity-init", "horizon"):
+    for name in EXPERIMENTS:
         assert f'id="{name}-quick"' in text
         assert f"gtrxl reproduce {name} --scale quick" in text
         assert f"{name} (quick)" in said
         data = list(csv.reader((page.parent / "report" / f"{name}-quick.csv").read_text().splitlines()))
         assert len(data) > 2
         assert all(len(each) == len(data[0]) for each in data)
-    assert text.count("<svg") >= 9
+        ElementTree.fromstring((page.parent / "report" / f"{name}-quick.svg").read_text())  # whole, and nothing but SVG
+    assert text.count("<svg") == text.count("</svg>") == 6 * 1 + 2 * 3 + 4  # ranks have 3 panels, numpad has one more than sizes
 
 
 def test_the_page_needs_nothing_beside_it(made: tuple[Path, str, str]):
@@ -67,7 +60,13 @@ def test_what_holds_is_said_beside_the_papers_numbers(made: tuple[Path, str, str
 def test_divergence_counts_the_runs_that_ended_so(made: tuple[Path, str, str]):
     _, _, said = made
     assert re.search(r"TrXL-I\s+1\s+1\s+100\s+16", said)
-    assert re.search(r"GTrXL \(GRU\)\s+5\s+0\s+0\s+0", said)
+    assert re.search(r"GTrXL \(GRU\)\s+3\s+0\s+0\s+0", said)
+
+
+def test_runs_that_are_not_there_are_named(made: tuple[Path, str, str]):
+    _, text, said = made
+    assert "Not run yet: 2 of 10: GTrXL (Output) (draws 0, 1)." in said
+    assert "gates/rows.jsonl, line 28: not a whole line of JSON; left out" in text
 
 
 @pytest.mark.slow
@@ -85,7 +84,7 @@ def test_nothing_to_report_is_one_line(tmp_path: Path):
 
 
 def test_a_report_needs_no_jax(tmp_path: Path):
-    write(tmp_path, list(rows(LEVELS)), name="gates")
+    write(tmp_path, list(rows({"GTrXL (GRU)": (4, 5, 6), "LSTM": (1, 2, 3)})), name="gates")
     program = (
         "import sys; sys.modules['jax'] = None; sys.modules['equinox'] = None\n"
         "from gtrxl.cli import main; sys.exit(main(['report', sys.argv[1]]))"
@@ -95,3 +94,60 @@ def test_a_report_needs_no_jax(tmp_path: Path):
     )
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "report.html").exists()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    if CHROMIUM is None:
+        pytest.skip("no chromium on this machine: `apt-get install chromium` runs this test")
+    with Browser() as opened:
+        yield opened
+
+
+OUTSIDE = """[...document.querySelectorAll('body *:not(svg *)')]
+  .filter(e => !e.closest('.scroll > *, code') && e.getBoundingClientRect().right > document.documentElement.clientWidth + 1)
+  .map(e => e.outerHTML.slice(0, 80))"""
+CUT_OFF = """[...document.querySelectorAll('svg text')].filter(e => {
+    const a = e.getBoundingClientRect(), b = e.closest('svg').getBoundingClientRect();
+    return a.left < b.left - 1 || a.right > b.right + 1 || a.top < b.top - 2 || a.bottom > b.bottom + 2 || a.height < 7;
+  }).map(e => e.textContent)"""
+FIGURES = """[...document.querySelectorAll('article')].map(e => [e.id, [...e.querySelectorAll('svg')].map(
+    s => [s.getBoundingClientRect().width, s.getBoundingClientRect().height])])"""
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("width", [390, 1280])
+def test_a_real_browser_shows_all_of_it(browser: Browser, made: tuple[Path, str, str], *, width: int, dark: bool):
+    """No complaints, nothing from elsewhere, every figure drawn, nothing cut off, nothing wider than the page."""
+    browser.size(width, 800, phone=width < 600, dark=dark)
+    browser.complaints.clear()
+    browser.requests.clear()
+    browser.open(made[0].as_uri())
+    browser.wait("document.readyState === 'complete'")
+    assert browser.value("document.documentElement.scrollWidth - document.documentElement.clientWidth") == 0
+    assert browser.value("document.documentElement.clientWidth") in (width, width - 15)  # beside the bar of a desktop
+    assert browser.value(OUTSIDE) == []
+    assert browser.value(CUT_OFF) == []
+    figures = dict(browser.value(FIGURES))
+    assert {f"{name}-quick" for name in EXPERIMENTS} == set(figures)
+    assert all(sizes and min(map(min, sizes)) > 150 for sizes in figures.values())
+    ink = browser.value("getComputedStyle(document.querySelector('svg text')).fill")
+    assert ink == browser.value("getComputedStyle(document.body).color")
+    shades = Image.open(io.BytesIO(browser.picture())).convert("L").histogram()
+    assert (shades.index(max(shades)) < 60) == dark  # most of it is paper
+    assert browser.complaints == []
+    assert browser.requests == [made[0].as_uri()]
+
+
+def test_a_figure_alone_has_its_panels_beside_each_other(browser: Browser, made: tuple[Path, str, str]):
+    browser.size(1280, 900)
+    browser.open((made[0].parent / "report" / "numpad-quick.svg").as_uri())
+    browser.wait("document.readyState === 'complete'")
+    boxes = browser.value("""[...document.querySelectorAll('svg')].map(e => e.getBoundingClientRect())
+      .map(b => [b.left, b.top, b.right, b.bottom].map(Math.round))""")
+    (left, top, right, bottom), *panels = boxes
+    assert len(panels) == 4
+    assert all(left <= x and top <= y and u <= right and v <= bottom for x, y, u, v in panels)
+    for number, (x, y, u, v) in enumerate(panels):
+        assert all(a >= u or b >= v or c <= x or d <= y for a, b, c, d in panels[:number])
+    assert browser.complaints == []

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtrxl.report.statistics import interquartile_mean, probability_of_improvement, ranked, summary
-from gtrxl.report.verdicts import compare, sentence
+from gtrxl.report.verdicts import compare, compare_shares, sentence
 
 SCORES = st.lists(st.floats(-100, 100), min_size=1, max_size=40)
 
@@ -62,3 +62,26 @@ def test_a_claim_is_held_against_the_runs(ours: list[float], theirs: list[float]
     made = compare("ours", "theirs", {"ours": [float(x) for x in ours], "theirs": [float(x) for x in theirs]})
     assert made.verdict == verdict
     assert "ours above theirs" in sentence([made])
+
+
+def test_shares_have_the_interval_of_newcombes_example():
+    """56 of 70 against 48 of 80: Newcombe, Statistics in Medicine 17 (1998), table II, method 10."""
+    flags = {"ours": [True] * 56 + [False] * 14, "theirs": [True] * 48 + [False] * 32}
+    made = compare_shares("ours", "theirs", flags, relation="diverges more often than")
+    assert (made.difference, made.low, made.high) == pytest.approx((0.2, 0.0524, 0.3339), abs=1e-4)
+    assert str(made).startswith("ours diverges more often than theirs: holds (difference +0.2 [+0.0524, +0.334])")
+
+
+@pytest.mark.parametrize(("yes", "verdict"), [(4, "open"), (8, "holds"), (0, "open")])
+def test_what_happens_to_few_runs_is_seen(yes: int, verdict: str):
+    flags = {"ours": [True] * yes + [False] * (25 - yes), "theirs": [False] * 25}
+    assert compare_shares("ours", "theirs", flags, relation="more often than").verdict == verdict
+
+
+def test_shares_of_too_few_runs_say_nothing():
+    assert compare_shares("ours", "theirs", {"ours": [True] * 9, "theirs": [False] * 2}, relation="than").verdict == "too few"
+
+
+def test_a_claim_about_one_of_several_tasks_says_which():
+    made = compare("ours", "theirs", {"ours": [5.0, 6.0, 7.0], "theirs": [1.0, 2.0, 3.0]}, where="4 x 4")
+    assert sentence([made]) == "Holds: ours above theirs on 4 x 4."

@@ -18,7 +18,7 @@ from gtrxl.runtime.controls import HybridControls, TableControls, _table_control
 from gtrxl.runtime.errors import RunError
 from gtrxl.runtime.game import Game
 from gtrxl.runtime.play import PlayServer
-from tests.runtime.browser import CHROMIUM, Browser
+from tests.browser import CHROMIUM, Browser
 
 LAB, LAB_NAMES = _table_controls(native(LAB_ACTIONS)), list(LAB_ACTIONS)
 MAPPING, MAPPING_NAMES = _table_controls(native(MAPPING_ACTIONS)), list(MAPPING_ACTIONS)

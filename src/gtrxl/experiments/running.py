@@ -9,8 +9,9 @@ Rows are made from the runs' folders, so that they can be made again at any time
 import contextlib
 import json
 import os
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,8 +25,10 @@ from gtrxl.experiments.catalogue import SCALES
 from gtrxl.experiments.errors import ExperimentError
 from gtrxl.experiments.planning import Planned, experiment_of, plan
 from gtrxl.runtime import config as configs
+from gtrxl.runtime.errors import first_line
 from gtrxl.runtime.metrics import read
 from gtrxl.runtime.provenance import provenance
+from gtrxl.runtime.runs import read_config
 from gtrxl.runtime.sweeps import sweep
 
 KEPT_POINTS = 100
@@ -55,7 +58,7 @@ def reproduce(
     folder.mkdir(parents=True, exist_ok=True)
     with _rows_now_and_then(home, runs, scale):
         sweep({each.name: each.config for each in planned}, folder, engine=engine, jobs=jobs, address=address, quiet=quiet)
-    return collect(home, runs, scale)
+    return collect(home, runs, scale, say=lambda line: print(line, file=sys.stderr))
 
 
 @contextlib.contextmanager
@@ -77,11 +80,19 @@ def _rows_now_and_then(home: Path, runs: str, scale: str) -> Iterator[None]:
         collect(home, runs, scale)
 
 
-def collect(home: Path, runs: str, scale: str) -> Path:
-    """Writes the rows of all planned runs that have begun."""
+def collect(home: Path, runs: str, scale: str, *, say: Callable[[str], None] = lambda line: None) -> Path:
+    """Writes the rows of all planned runs that have begun; a folder that cannot be read is said and left out."""
     if scale not in SCALES:
         raise ExperimentError(f"scale must be one of {', '.join(SCALES)}, got {scale!r}; quick takes minutes")
-    rows = [row for each in plan(runs, scale) if (row := _row(each, home / "runs" / each.name, runs, scale)) is not None]
+    rows = []
+    for each in plan(runs, scale):
+        try:
+            row = _row(each, home / "runs" / each.name, runs, scale)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            say(f"left out: {home / 'runs' / each.name}: {first_line(error)}")
+            continue
+        if row is not None:
+            rows.append(row)
     kept = home / "rows.jsonl"
     known = {row["run"] for row in rows}
     # Runs whose folders are elsewhere by now (rows are small and travel, folders are not) keep their rows.
@@ -97,10 +108,10 @@ def _read(file: Path) -> list[dict[str, Any]]:
     if not file.exists():
         return []
     rows = []
-    for line in file.read_text().splitlines():
-        with contextlib.suppress(ValueError):
+    for line in file.read_text(encoding="utf-8", errors="replace").split("\n"):
+        with contextlib.suppress(ValueError, RecursionError):
             row = json.loads(line)
-            if isinstance(row, dict) and "run" in row:
+            if isinstance(row, dict) and isinstance(row.get("run"), str):
                 rows.append(row)
     return rows
 
@@ -110,7 +121,8 @@ def _row(planned: Planned, folder: Path, runs: str, scale: str) -> dict[str, Any
         return None
     rows = read(folder / "metrics.jsonl")
     result = json.loads((folder / "result.json").read_text()) if (folder / "result.json").exists() else {}
-    config, last = planned.config, rows[-1] if rows else {}
+    # The folder's own settings: the plan may have changed since, and what was not run must not be said.
+    config, last = read_config(folder), rows[-1] if rows else {}
     made = provenance(folder)
     return {
         "set": runs,
@@ -123,7 +135,7 @@ def _row(planned: Planned, folder: Path, runs: str, scale: str) -> dict[str, Any
         "dial": planned.goal.dial,
         "draw": planned.draw.number,
         "seed": config.seed,
-        "bounds": planned.draw.bounds,
+        "bounds": {name: getattr(config.learner, name) for name in planned.draw.bounds},
         "status": result.get("status", "under way"),
         "diverged_at_frames": _frames(config, result.get("diverged_at_update")),
         "planned_frames": config.steps,

@@ -7,15 +7,19 @@ FOLDER/report/NAME.svg        the figure alone
 
 import csv
 import html
-import io
 import os
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from gtrxl.report.errors import ReportError
 from gtrxl.report.rows import Found, read
-from gtrxl.report.views import Section, Table, sections
+from gtrxl.report.sections import Section, sections
+from gtrxl.report.views import Table
 
 STYLE = Path(__file__).with_name("page.css")
+FEW = 10
+"""Problems that a page shows unasked."""
 
 
 def report(folder: str | os.PathLike[str], to: str | os.PathLike[str] | None = None) -> tuple[Path, str]:
@@ -32,38 +36,31 @@ def report(folder: str | os.PathLike[str], to: str | os.PathLike[str] | None = N
     beside = page.with_suffix("")
     beside.mkdir(parents=True, exist_ok=True)
     for section in made:
-        _write(beside / f"{_name(section)}.csv", _csv(section.data))
-        _write(beside / f"{_name(section)}.svg", _standing_alone(section.figure))
+        _write(beside / f"{section.name}.csv", section.data)
+        _write(beside / f"{section.name}.svg", section.picture.alone())
     _write(page, _page(made, found, beside.name))
     return page, _text(made, found)
 
 
-def _name(section: Section) -> str:
-    return f"{section.experiment.id}-{section.scale}"
-
-
-def _write(file: Path, text: str) -> None:
+def _write(file: Path, what: str | Iterable[Sequence[Any]]) -> None:
+    """Text, or rows as CSV; whole or not at all."""
     whole = file.with_name(f"{file.name}.{os.getpid()}.part")
-    whole.write_text(text, encoding="utf-8")
+    with whole.open("w", encoding="utf-8", newline="") as stream:
+        if isinstance(what, str):
+            stream.write(what)
+        else:
+            csv.writer(stream, lineterminator="\n").writerows(what)
     whole.replace(file)
 
 
-def _csv(data: Table) -> str:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(data)
-    return text.getvalue()
-
-
-def _standing_alone(figure: str) -> str:
-    """The first picture of a figure with the page's colours put in, for those who open the file by itself."""
-    first = figure[: figure.index("</svg>") + len("</svg>")]
-    return first.replace("currentColor", "#222222").replace("var(--faint, #888)", "#888888")
-
-
 def _page(made: list[Section], found: Found, beside: str) -> str:
-    links = " ".join(f'<a href="#{_name(each)}">{html.escape(each.experiment.id)}</a>' for each in made)
+    many = len({each.scale for each in made}) > 1
+    links = " ".join(f'<a href="#{each.name}">{each.name if many else each.experiment.id}</a>' for each in made)
     problems = "".join(f"<li>{html.escape(each)}</li>" for each in found.problems)
-    left_out = f"<details open><summary>{len(found.problems)} left out</summary><ul>{problems}</ul></details>" if problems else ""
+    some = " open" if len(found.problems) <= FEW else ""
+    left_out = (
+        f"<details{some}><summary>{len(found.problems)} left out</summary><ul>{problems}</ul></details>" if problems else ""
+    )
     body = "".join(_article(each, beside) for each in made)
     return f"""<!doctype html>
 <html lang="en">
@@ -90,30 +87,51 @@ compared, sizes of scores cannot. A score of 0 is the random policy's, 100 that 
 
 
 def _article(section: Section, beside: str) -> str:
-    experiment, name = section.experiment, _name(section)
+    experiment, name = section.experiment, section.name
+    about = experiment.about[:1].upper() + experiment.about[1:] if experiment.about[:2].isalpha() else experiment.about
     facts = "".join(f"<dt>{html.escape(key)}</dt><dd>{_value(key, value)}</dd>" for key, value in section.facts)
     tests = "".join(f"<li class='{each.verdict.replace(' ', '-')}'>{html.escape(str(each))}</li>" for each in section.comparisons)
-    left = ""
-    if section.left_out:
-        named = html.escape(", ".join(section.left_out))
-        left = f"<p class='left'>Not averaged, because they have not ended: {named}.</p>"
+    notes = "".join(f"<p class='left'>{html.escape(each)}.</p>" for each in _notes(section))
     return f"""
 <article id="{name}">
 <h2>{html.escape(experiment.id)} <small>{html.escape(experiment.source)} · {html.escape(section.scale)}</small></h2>
-<p>{html.escape(experiment.about)}.</p>
-<p class="claim"><b>The paper:</b> {html.escape(experiment.claim)}</p>
+<p>{html.escape(about)}.</p>
+<p><b>{"The paper" if experiment.source != "ours" else "Expected"}:</b> {html.escape(experiment.claim)}</p>
 <p class="verdict"><b>Here:</b> {html.escape(section.verdict or "nothing to test; the samples are shown as they are.")}</p>
-<figure>{section.figure}
-<figcaption><a href="{beside}/{name}.csv">data</a> <a href="{beside}/{name}.svg">figure</a></figcaption></figure>
-<div class="scroll">{_table(section.table)}</div>
+{_figure(section, beside)}
+<div class="scroll" tabindex="0">{_table(section.table)}</div>
 {f"<details><summary>what was tested</summary><ul class='tests'>{tests}</ul></details>" if tests else ""}
-{left}
+{notes}
 <dl>{facts}</dl>
 </article>"""
 
 
+def _figure(section: Section, beside: str) -> str:
+    picture = section.picture
+    legend = "".join(f'<li><span style="background:{paint}"></span>{html.escape(model)}</li>' for model, paint in picture.legend)
+    panels = "".join(f"<div>{panel}</div>" for panel in picture.panels)
+    links = " ".join(f'<a href="{beside}/{section.name}.{kind}">{kind.upper()}</a>' for kind in ("csv", "svg"))
+    return f"""<figure>{f"<ul class='legend'>{legend}</ul>" if legend else ""}
+<div class="panels of{picture.columns}">{panels}</div>
+<figcaption>{html.escape(picture.caption)} {links}</figcaption></figure>"""
+
+
+def _notes(section: Section) -> list[str]:
+    """What is not in the averages."""
+    notes = []
+    if section.left_out:
+        notes.append(f"Not averaged: {', '.join(section.left_out)}")
+    if section.missing:
+        notes.append(f"Not run yet: {section.missing}")
+    return notes
+
+
 def _value(key: str, value: str) -> str:
-    return f"<code>{html.escape(value)}</code>" if key == "command" else html.escape(value)
+    told = html.escape(value)
+    if key == "command":
+        return f"<code>{told}</code>"
+    count = len(value.split(", "))
+    return f"<details><summary>{count}</summary>{told}</details>" if key == "seeds" and count > FEW else told
 
 
 def _table(rows: Table) -> str:
@@ -133,8 +151,7 @@ def _text(made: list[Section], found: Found) -> str:
             lines.append("  " + "  ".join(cells).rstrip())
         if section.verdict:
             lines.append(f"  {section.verdict}")
-        if section.left_out:
-            lines.append(f"  not averaged, because they have not ended: {', '.join(section.left_out)}")
+        lines += [f"  {note}." for note in _notes(section)]
         lines.append("")
     lines += [f"left out: {each}" for each in found.problems]
     return "\n".join(lines).rstrip() + "\n"

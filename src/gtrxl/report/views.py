@@ -1,84 +1,47 @@
-"""Rows of an experiment -> its section of a report: figure, table, data, and what holds. Needs no JAX."""
+"""Rows of an experiment -> its figure, table, data and comparisons. Needs no JAX."""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from gtrxl.experiments.catalogue import EXPERIMENTS, Experiment
+import numpy as np
+
+from gtrxl.experiments.catalogue import Experiment
 from gtrxl.report import figures, paper
-from gtrxl.report.rows import Found, Row, normalised, score, usable
+from gtrxl.report.rows import Row, diverged_at, normalised, score
 from gtrxl.report.statistics import Summary, ranked, summary
-from gtrxl.report.verdicts import Comparison, compare, sentence
+from gtrxl.report.verdicts import Comparison, compare, compare_shares
 
 Table = list[list[str]]
 """Rows of cells; the first is the header."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Section:
-    """One experiment at one scale."""
+class Made:
+    """What a view makes of runs."""
 
-    experiment: Experiment
-    scale: str
-    figure: str
-    """SVG."""
+    picture: figures.Picture
     table: Table
-    verdict: str
-    comparisons: tuple[Comparison, ...]
-    facts: tuple[tuple[str, str], ...]
-    """What was run."""
-    left_out: tuple[str, ...]
-    data: Table
-    """What the figure is drawn from."""
+    data: Iterable[Sequence[Any]]
+    """What the figure is drawn from, all of it; the first row is the header."""
+    comparisons: list[Comparison]
+    left_out: tuple[str, ...] = ()
+    """Runs that are in no average, each with the reason."""
 
 
-def sections(found: Found) -> list[Section]:
-    """Every experiment that there are runs for, at every scale, in the order of the paper."""
-    made = []
-    for experiment in EXPERIMENTS.values():
-        rows = found.of(experiment.runs)
-        for scale in dict.fromkeys(row["scale"] for row in rows):
-            section = _section(experiment, scale, [row for row in rows if row["scale"] == scale])
-            if section is not None:
-                made.append(section)
-    return made
+@dataclasses.dataclass(frozen=True)
+class Curves:
+    """All points of all curves, made as they are asked for: there can be millions."""
 
+    rows: Sequence[Row]
 
-def _section(experiment: Experiment, scale: str, rows: Sequence[Row]) -> Section | None:
-    ended, left = usable(rows)
-    shown = [row for row in ended if not experiment.models or row["model"] in experiment.models]
-    if not shown:
-        return None
-    figure, table, data, comparisons = VIEWS[experiment.view](experiment, shown)
-    return Section(
-        experiment=experiment,
-        scale=scale,
-        figure=figure,
-        table=table,
-        verdict=sentence(comparisons),
-        comparisons=tuple(comparisons),
-        facts=_facts(experiment, scale, shown),
-        left_out=tuple(left),
-        data=data,
-    )
-
-
-def _facts(experiment: Experiment, scale: str, rows: Sequence[Row]) -> tuple[tuple[str, str], ...]:
-    commits = sorted({commit for row in rows for commit in row.get("commits", [])})
-    seconds = sum(row.get("seconds", 0.0) for row in rows)
-    draws = len({row["draw"] for row in rows})
-    tasks = ", ".join(dict.fromkeys(row["task"] for row in rows))
-    frames = sum(row["frames"] for row in rows)
-    return (
-        ("command", f"gtrxl reproduce {experiment.id} --scale {scale}"),
-        ("runs", f"{len(rows)}, with {draws} draws of seed and hyperparameters, the same for every model"),
-        ("task", tasks),
-        ("time", f"{seconds / 3600:.2f} hours of runs, {frames / 1e6:.4g} M frames"),
-        ("commit", ", ".join(commits) or "not known"),
-    )
-
-
-Made = tuple[str, Table, Table, list[Comparison]]
+    def __iter__(self) -> Iterator[Sequence[Any]]:
+        """Header, then points."""
+        yield ["model", "task", "run", "draw", "frames", "return", "episodes"]
+        for row in self.rows:
+            about = [row["model"], row["task"], row["run"], row["draw"]]
+            for point in row["curve"]:
+                yield about + point
 
 
 def _models(rows: Sequence[Row]) -> dict[str, list[Row]]:
@@ -90,15 +53,24 @@ def _models(rows: Sequence[Row]) -> dict[str, list[Row]]:
     return {model: grouped[model] for model in sorted(grouped, key=order.index)}
 
 
-def _scores(rows: Sequence[Row], *, share: float = 1.0, scaled: bool = False) -> list[float]:
+def _scored(rows: Sequence[Row], *, share: float = 1.0, scaled: bool = False) -> list[tuple[Row, float]]:
+    """The runs that have a score, with it."""
     found = []
     for row in rows:
         value = score(row, share=share)
         if value is not None and scaled:
             value = normalised(row, value)
         if value is not None:
-            found.append(value)
+            found.append((row, value))
     return found
+
+
+def _scores(rows: Sequence[Row], *, share: float = 1.0, scaled: bool = False) -> list[float]:
+    return [value for _, value in _scored(rows, share=share, scaled=scaled)]
+
+
+def _scoreless(rows: Sequence[Row]) -> tuple[str, ...]:
+    return tuple(f"{row['run']} (no episode ended)" for row in rows if score(row) is None)
 
 
 def _scaled(rows: Sequence[Row]) -> bool:
@@ -111,19 +83,11 @@ def _levels(rows: Sequence[Row]) -> dict[str, float]:
 
 
 def _interval(of: Summary) -> str:
-    return f"{of.iqm:.1f} [{of.low:.1f}, {of.high:.1f}]"
+    return f"{of.iqm:z.1f} [{of.low:z.1f}, {of.high:z.1f}]"
 
 
 def _mean(of: Summary) -> str:
-    return f"{of.mean:.1f} ± {of.error:.1f}" if of.count > 1 else f"{of.mean:.1f}"
-
-
-def _curve_data(rows: Sequence[Row]) -> Table:
-    data: Table = [["model", "task", "run", "draw", "frames", "return", "episodes"]]
-    for row in rows:
-        for frames, mean, episodes in row["curve"]:
-            data.append([row["model"], row["task"], row["run"], str(row["draw"]), f"{frames:g}", f"{mean:g}", f"{episodes:g}"])
-    return data
+    return f"{of.mean:z.1f} ± {of.error:z.1f}" if of.count > 1 else f"{of.mean:z.1f}"
 
 
 def _learning(experiment: Experiment, rows: Sequence[Row]) -> Made:
@@ -146,7 +110,22 @@ def _learning(experiment: Experiment, rows: Sequence[Row]) -> Made:
         )
         table.append([model, str(whole.count), _mean(whole), _interval(whole), capped, *told])
     comparisons = [compare(*pair, scores) for pair in experiment.pairs]
-    return figures.curves(panels, levels, label="return"), table, _curve_data(rows), comparisons
+    return Made(_curves(rows, panels, levels), table, Curves(rows), comparisons, _scoreless(rows))
+
+
+def _curves(rows: Sequence[Row], panels: Mapping[str, Any], levels: Mapping[str, Any]) -> figures.Picture:
+    picture = figures.curves(panels, levels, label="return")
+    zero = " A run whose loss diverged counts as 0 from there on." * any(row["status"] == "diverged" for row in rows)
+    dotted = " Dotted: what scripted players score." * any(levels.values())
+    return dataclasses.replace(picture, caption=picture.caption + zero + dotted)
+
+
+def _line(row: Row) -> list[list[int | float]]:
+    """A run's curve; 0 from where its loss diverged, as its score is."""
+    at = diverged_at(row)
+    if at is None:
+        return row["curve"]
+    return [*(point for point in row["curve"] if point[0] < at), [at, 0.0, 0], [max(at + 1, row["planned_frames"]), 0.0, 0]]
 
 
 def _curve_panels(rows: Sequence[Row]) -> tuple[dict[str, dict[str, list[Any]]], dict[str, dict[str, float]]]:
@@ -154,7 +133,7 @@ def _curve_panels(rows: Sequence[Row]) -> tuple[dict[str, dict[str, list[Any]]],
     levels: dict[str, dict[str, float]] = {}
     for goal in dict.fromkeys(row["goal"] for row in rows):
         here = [row for row in rows if row["goal"] == goal]
-        panels[goal] = {model: [row["curve"] for row in runs] for model, runs in _models(here).items()}
+        panels[goal] = {model: [_line(row) for row in runs] for model, runs in _models(here).items()}
         levels[goal] = _levels(here)
     return panels, levels
 
@@ -162,7 +141,7 @@ def _curve_panels(rows: Sequence[Row]) -> tuple[dict[str, dict[str, list[Any]]],
 def _sizes(experiment: Experiment, rows: Sequence[Row]) -> Made:
     """Curves for each size, and the final score against the size."""
     panels, levels = _curve_panels(rows)
-    table: Table = [["size", "model", "runs", "return, mean ± error", "interquartile mean", "of 100"]]
+    table: Table = [["model", "size", "runs", "return, mean ± error", "interquartile mean", "of 100"]]
     comparisons: list[Comparison] = []
     groups: dict[str, list[figures.Spread]] = {}
     for goal in panels:
@@ -175,8 +154,8 @@ def _sizes(experiment: Experiment, rows: Sequence[Row]) -> Made:
             of_hundred = normalised(here[0], whole.mean)
             table.append(
                 [
-                    goal,
                     model,
+                    goal,
                     str(whole.count),
                     _mean(whole),
                     _interval(whole),
@@ -185,18 +164,20 @@ def _sizes(experiment: Experiment, rows: Sequence[Row]) -> Made:
             )
             error = 0.0 if whole.count < 2 else whole.error
             groups.setdefault(model, []).append((here[0].get("dial") or 0.0, whole.mean, whole.mean - error, whole.mean + error))
-        for pair in experiment.pairs:
-            made = compare(*pair, scores)
-            comparisons.append(dataclasses.replace(made, higher=f"{made.higher} on {goal}"))
-    size = figures.against(groups, x="size of the pad", y="return")
-    return size + figures.curves(panels, levels, label="return"), table, _curve_data(rows), comparisons
+        comparisons += [compare(*pair, scores, where=goal) for pair in experiment.pairs]
+    places = {row.get("dial") or 0.0: row["goal"] for row in sorted(rows, key=lambda row: row.get("dial") or 0.0)}
+    caption = "First, the final score: mean and standard error. Then the curves of each size. "
+    size = figures.against(groups, x="size of the pad", y="return", caption=caption, places=places, among=1 + len(panels))
+    lines = _curves(rows, panels, levels)
+    picture = figures.Picture(size.panels + lines.panels, lines.legend, caption + lines.caption)
+    return Made(picture, table, Curves(rows), comparisons, _scoreless(rows))
 
 
 def _ranks(experiment: Experiment, rows: Sequence[Row]) -> Made:
     """Runs from best to worst at some shares of the budget."""
     models = _models(rows)
-    panels, table, data = {}, [["share of the budget", "model", "runs", "best", "median", "worst", "interquartile mean"]], []
-    data = [["share", "model", "rank", "return"]]
+    panels, table = {}, [["model", "share of the budget", "runs", "best", "median", "worst", "interquartile mean"]]
+    data: list[list[Any]] = [["share", "model", "rank", "return"]]
     scores: dict[str, list[float]] = {}
     for share in experiment.measures:
         title = f"{share:.0%} of the budget"
@@ -208,37 +189,34 @@ def _ranks(experiment: Experiment, rows: Sequence[Row]) -> Made:
             order = ranked(scores[model])
             panels[title][model] = order
             whole = summary(order)
-            middle = order[len(order) // 2]
             table.append(
                 [
-                    f"{share:.0%}",
                     model,
+                    f"{share:.0%}",
                     str(whole.count),
-                    f"{order[0]:.1f}",
-                    f"{middle:.1f}",
-                    f"{order[-1]:.1f}",
+                    f"{order[0]:z.1f}",
+                    f"{np.median(order):z.1f}",
+                    f"{order[-1]:z.1f}",
                     _interval(whole),
                 ]
             )
-            data += [[f"{share:g}", model, str(rank), f"{value:g}"] for rank, value in enumerate(order, 1)]
+            data += [[share, model, rank, value] for rank, value in enumerate(order, 1)]
     comparisons = [compare(*pair, scores) for pair in experiment.pairs]
-    return figures.ranks(panels, _levels(rows), label="return"), table, data, comparisons
+    return Made(figures.ranks(panels, _levels(rows), label="return"), table, data, comparisons, _scoreless(rows))
 
 
 def _divergence(experiment: Experiment, rows: Sequence[Row]) -> Made:
     """The share of runs whose loss was not finite at some point."""
     shares, table = {}, [["model", "runs", "diverged", "percent", "paper, percent"]]
-    flags: dict[str, list[float]] = {}
+    flags: dict[str, list[bool]] = {}
     for model, runs in _models(rows).items():
-        flags[model] = [float(row["status"] == "diverged") for row in runs]
+        flags[model] = [row["status"] == "diverged" for row in runs]
         shares[model] = 100 * sum(flags[model]) / len(runs)
-        table.append(
-            [model, str(len(runs)), f"{sum(flags[model]):.0f}", f"{shares[model]:.0f}", f"{paper.DIVERGED.get(model, '-')}"]
-        )
-    data = [["model", "run", "diverged at frames"]]
-    data += [[row["model"], row["run"], str(row.get("diverged_at_frames") or "")] for row in rows]
-    comparisons = [compare(*pair, flags) for pair in experiment.pairs]
-    return figures.bars(shares, y="percent of runs that diverged"), table, data, comparisons
+        table.append([model, str(len(runs)), str(sum(flags[model])), f"{shares[model]:.0f}", f"{paper.DIVERGED.get(model, '-')}"])
+    data = [["model", "run", "diverged at frames"], *([row["model"], row["run"], diverged_at(row)] for row in rows)]
+    comparisons = [compare_shares(*pair, flags, relation="diverges more often than") for pair in experiment.pairs]
+    theirs = {model: percent for model, percent in paper.DIVERGED.items() if model in shares}
+    return Made(figures.bars(shares, theirs, x="percent of runs that diverged"), table, data, comparisons)
 
 
 def _parameters(experiment: Experiment, rows: Sequence[Row]) -> Made:
@@ -247,9 +225,12 @@ def _parameters(experiment: Experiment, rows: Sequence[Row]) -> Made:
     table: Table = [
         ["model", "parameters", "runs", "score, mean ± error", "interquartile mean", "paper: parameters", "paper: score"]
     ]
-    groups, scores, data = {}, {}, [["model", "parameters", "run", "score"]]
+    groups: dict[str, list[figures.Spread]] = {}
+    scores: dict[str, list[float]] = {}
+    data: list[list[Any]] = [["model", "parameters", "run", "score"]]
     for model, runs in _models(rows).items():
-        scores[model] = _scores(runs, scaled=scaled)
+        scored = _scored(runs, scaled=scaled)
+        scores[model] = [value for _, value in scored]
         size = runs[0].get("parameters")
         if not scores[model] or not size:
             continue
@@ -259,34 +240,38 @@ def _parameters(experiment: Experiment, rows: Sequence[Row]) -> Made:
         told = "-" if theirs is None else f"{theirs[0]} ± {theirs[1]}"
         millions = f"{paper.PARAMETERS[model]:g} M" if model in paper.PARAMETERS else "-"
         table.append([model, f"{size:,}", str(whole.count), _mean(whole), _interval(whole), millions, told])
-        data += [[model, str(size), row["run"], f"{value:g}"] for row, value in zip(runs, scores[model], strict=False)]
+        data += [[model, size, row["run"], value] for row, value in scored]
     comparisons = [compare(*pair, scores) for pair in experiment.pairs]
-    return figures.against(groups, x="parameters", y="score", joined=False), table, data, comparisons
+    caption = "Interquartile means with 95 % intervals."
+    picture = figures.against(groups, x="parameters", y="score of 100" if scaled else "return", caption=caption)
+    uncounted = tuple(f"{row['run']} (how many parameters is not known)" for row in rows if not row.get("parameters"))
+    return Made(picture, table, data, comparisons, (*_scoreless(rows), *uncounted))
 
 
 def _draws(experiment: Experiment, rows: Sequence[Row]) -> Made:
     """The samples themselves, each once."""
     del experiment
-    drawn = {row["draw"]: row for row in rows}
-    names = sorted({name for row in drawn.values() for name in row.get("bounds", {})})
-    values = {name: [drawn[number]["bounds"].get(name) for number in sorted(drawn)] for name in names}
+    drawn = {row["draw"]: row for row in sorted(rows, key=lambda row: row["draw"])}
+    names = sorted({name for row in drawn.values() for name in row.get("bounds") or {}})
+    values = {name: [row["bounds"][name] for row in drawn.values() if name in (row.get("bounds") or {})] for name in names}
     table: Table = [["hyperparameter", "draws", "least", "most"]]
     table += [[name, str(len(found)), f"{min(found):.2e}", f"{max(found):.2e}"] for name, found in values.items()]
-    data: Table = [["draw", "seed", *names]]
-    data += [[str(n), str(drawn[n]["seed"]), *(f"{drawn[n]['bounds'].get(name):g}" for name in names)] for n in sorted(drawn)]
-    return figures.scatter(values), table, data, []
+    data: list[list[Any]] = [["draw", "seed", *names]]
+    data += [[number, row["seed"], *((row.get("bounds") or {}).get(name) for name in names)] for number, row in drawn.items()]
+    return Made(figures.scatter(values), table, data, [])
 
 
 def _horizon(experiment: Experiment, rows: Sequence[Row]) -> Made:
     """How often each core is right, against how far back it must remember; what a step and a memory cost."""
     groups: dict[str, list[figures.Spread]] = {}
-    table: Table = [["steps to remember", "model", "runs", "solved (95 %)", "interquartile mean", "frames/s", "bytes of memory"]]
+    table: Table = [["model", "steps to remember", "runs", "solved (95 %)", "interquartile mean", "frames/s", "bytes of memory"]]
     pooled: dict[str, list[float]] = {}
-    data: Table = [["steps", "model", "run", "return", "frames per second", "bytes"]]
+    data: list[list[Any]] = [["steps", "model", "run", "return", "frames per second", "bytes"]]
     for dial in sorted({row.get("dial") or 0.0 for row in rows}):
         here = [row for row in rows if (row.get("dial") or 0.0) == dial]
         for model, runs in _models(here).items():
-            found = _scores(runs)
+            scored = _scored(runs)
+            found = [value for _, value in scored]
             if not found:
                 continue
             whole = summary(found)
@@ -299,8 +284,8 @@ def _horizon(experiment: Experiment, rows: Sequence[Row]) -> Made:
             size = "-" if bytes_ is None else f"{bytes_:,}"
             table.append(
                 [
-                    f"{dial:g}",
                     model,
+                    f"{dial:g}",
                     str(whole.count),
                     solved,
                     f"{whole.iqm:.2f} [{whole.low:.2f}, {whole.high:.2f}]",
@@ -308,13 +293,14 @@ def _horizon(experiment: Experiment, rows: Sequence[Row]) -> Made:
                     size,
                 ]
             )
-            data += [
-                [f"{dial:g}", model, row["run"], f"{value:g}", f"{row.get('frames_per_second') or ''}", f"{bytes_ or ''}"]
-                for row, value in zip(runs, found, strict=False)
-            ]
+            data += [[dial, model, row["run"], value, row.get("frames_per_second"), bytes_] for row, value in scored]
     comparisons = [compare(*pair, pooled) for pair in experiment.pairs]
-    figure = figures.against(groups, x="steps to remember", y="share of right turns", logarithmic=True)
-    return figure, table, data, comparisons
+    places = {dial: f"{dial:g}" for dial in sorted({row.get("dial") or 0.0 for row in rows})}
+    caption = "Interquartile means with 95 % intervals; models beside each other where they are alike."
+    picture = figures.against(
+        groups, x="steps to remember", y="share of right turns", caption=caption, places=places, logarithmic=True
+    )
+    return Made(picture, table, data, comparisons, _scoreless(rows))
 
 
 VIEWS: Mapping[str, Callable[[Experiment, Sequence[Row]], Made]] = {

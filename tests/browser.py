@@ -35,11 +35,12 @@ KEYS = {"ArrowUp": 38, "ArrowLeft": 37, "ArrowRight": 39, "KeyW": 87, "KeyE": 69
 
 
 class Browser:
-    """One tab. Everything that a page complains about is kept in `complaints`."""
+    """One tab. What its pages complain about is kept in `complaints`, the addresses that they ask for in `requests`."""
 
     def __init__(self, patience: float = 60.0):
         assert CHROMIUM is not None
         self.complaints: list[str] = []
+        self.requests: list[str] = []
         self._patience, self._number, self._rest = patience, 0, b""
         self._home = tempfile.TemporaryDirectory(prefix="chromium", ignore_cleanup_errors=True)
         theirs_in, self._to = os.pipe()
@@ -57,7 +58,7 @@ class Browser:
         self._session: str | None = None
         targets = self._until(lambda: [t for t in self.ask("Target.getTargets")["targetInfos"] if t["type"] == "page"])
         self._session = self.ask("Target.attachToTarget", targetId=targets[0]["targetId"], flatten=True)["sessionId"]
-        for part in ("Page", "Runtime", "Log"):
+        for part in ("Page", "Runtime", "Log", "Network"):
             self.ask(f"{part}.enable")
 
     def __enter__(self) -> "Browser":
@@ -107,6 +108,8 @@ class Browser:
             self.complaints.append(said["entry"]["text"])
         elif name == "Runtime.consoleAPICalled" and said["type"] in ("warning", "error", "assert"):
             self.complaints.append(str(said["args"]))
+        elif name == "Network.requestWillBeSent":
+            self.requests.append(said["request"]["url"])
 
     def size(self, width: int, height: int, *, phone: bool = False, dark: bool = False) -> None:
         """The window; a phone has fingers instead of a mouse."""
