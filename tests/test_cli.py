@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -11,6 +12,8 @@ import pytest
 import gtrxl
 from gtrxl import cli
 from gtrxl.cores import CORES
+
+LONG = "what is seen takes a minute, a set of levels some minutes"
 
 
 def run(*arguments: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
@@ -105,6 +108,7 @@ def test_train_help_shows_the_defaults_of_its_task_and_learner(capsys: pytest.Ca
         return " ".join(run("train", *arguments, "--help", capsys=capsys)[1].replace("│", " ").split())
 
     assert "--learner.eps-eta" in words()
+    assert "pyright" not in words(), "tyro shows a comment where there is no docstring"
     assert "--learner.clip" in words("--algorithm", "ppo")
     assert "--learner.eps-eta" not in words("--algorithm=ppo")
     assert "(default: 128)" in words("--core", "lstm")
@@ -148,9 +152,34 @@ def test_tasks_lists_every_task_with_its_scores(capsys: pytest.CaptureFixture[st
 
     code, out, _ = run("tasks", capsys=capsys)
     assert code == 0
-    assert [line.split()[0] for line in out.splitlines()[1:]] == list(TASKS)
+    tasks, sets, _ = out.split("\n\n")
+    assert [line.split()[0] for line in tasks.splitlines()[1:]] == list(TASKS)
     scores = json.loads(run("tasks", "--json", capsys=capsys)[1])
     assert all(scores[name]["random"] < scores[name]["best"] for name in TASKS)
+    assert {line.split()[0]: line.split()[1] for line in sets.splitlines()[1:]} == {
+        "lab-memory": "8", "lab-reactive": "4", "lab12": "12", "dmlab30": "30", "dmlab30-memory": "8", "dmlab30-reactive": "22",
+        "A+B": "2",
+    }  # fmt: skip
+    assert all(len(line.split()) > 3 for line in sets.splitlines()[1:]), "each says what it is"
+
+
+def test_the_examples_that_tasks_prints_can_be_trained(capsys: pytest.CaptureFixture[str]):
+    from gtrxl.envs.sets import make_tasks
+
+    out = run("tasks", capsys=capsys)[1]
+    assert [len(make_tasks(text)) for text in re.findall(r"[\w+-]+:[\w=,:+-]*\d", out)] == [2, 1, 12]
+
+
+@pytest.mark.parametrize(("task", "said"), [("lab12", 1), ("memory-maze", 1), ("t-maze", 0), ("gym:CartPole-v1", 0)])
+def test_a_line_says_that_compiling_pictures_takes_long(
+    task: str, said: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    def refused(*_: object, **__: object):
+        raise gtrxl.CoreError("enough")
+
+    monkeypatch.setattr("gtrxl.runtime.train.train", refused)
+    assert run("train", task, capsys=capsys) == (2, "", f"{task}: compiling {LONG}\n" * said + "gtrxl: enough\n")
+    assert run("train", task, "--quiet", capsys=capsys)[2] == "gtrxl: enough\n"
 
 
 def test_bad_usage_is_exit_code_two(capsys: pytest.CaptureFixture[str]):

@@ -15,10 +15,11 @@ import tyro
 from rich.console import Console
 
 import gtrxl
-from gtrxl.commands import Eval, Export, Resume, Tasks, Train, Watch
+from gtrxl.commands import Eval, Export, Resume, Train, Watch
 from gtrxl.comparing import Report, Reproduce
 from gtrxl.play_command import Play
 from gtrxl.tables import print_table, table
+from gtrxl.tasks_command import Tasks
 
 USER_ERROR = 2
 DESCRIPTION = "Memory for reinforcement-learning agents. `gtrxl COMMAND --help` explains a command; --version prints the version."

@@ -1,4 +1,4 @@
-"""The commands about runs: train, resume, eval, watch, export, and the list of tasks. `cli.py` lists all commands."""
+"""The commands about runs: train, resume, eval, watch, export. `cli.py` lists all commands."""
 
 import contextlib
 import dataclasses
@@ -125,6 +125,8 @@ def _train_of(learner: type[Any]) -> type[Any]:
             from gtrxl.runtime.train import train
 
             self.hosts.join()
+            if not self.quiet:
+                _say_what_takes_long(self.task)
             settings = {field.name: getattr(self, field.name) for field in dataclasses.fields(Config)}
             return _ended(train(Config(**settings), run=self.run_, quiet=self.quiet, board=not self.no_board))
 
@@ -147,9 +149,12 @@ class Resume:
 
     def run(self) -> int:
         """Trains on."""
+        from gtrxl.runtime.runs import read_config
         from gtrxl.runtime.train import resume
 
         self.hosts.join()
+        if not self.quiet:
+            _say_what_takes_long(read_config(self.run_).task)
         return _ended(resume(self.run_, steps=self.steps, devices=self.devices, quiet=self.quiet))
 
 
@@ -176,7 +181,9 @@ class Eval:
         """Plays and prints."""
         from gtrxl.envs.host import is_host
         from gtrxl.runtime.agents import evaluate
+        from gtrxl.runtime.runs import read_config
 
+        _say_what_takes_long(self.task or read_config(self.run_).task)
         said = evaluate(
             self.run_, episodes=self.episodes, seed=self.seed, which=self.checkpoint, greedy=self.greedy, task=self.task
         )
@@ -227,8 +234,10 @@ class Watch:
 
     def run(self) -> None:
         """Plays, draws, writes."""
+        from gtrxl.runtime.runs import read_config
         from gtrxl.runtime.watching import watch
 
+        _say_what_takes_long(self.task or read_config(self.run_).task)
         path, score, steps = watch(
             self.run_,
             self.to,
@@ -261,30 +270,15 @@ class Export:
         print(f"wrote {weights} and {card}")
 
 
-@dataclasses.dataclass(frozen=True)
-class Tasks:
-    """List the tasks: what can be learned, with the scores of a random policy and of a player with a perfect memory."""
+def _say_what_takes_long(task: str) -> None:
+    """A line before a program with pictures is compiled, on stderr: nothing else is to be seen for a minute or more."""
+    from gtrxl.envs.first_person.level import Level
+    from gtrxl.envs.host import is_host
+    from gtrxl.envs.sets import make_tasks
+    from gtrxl.runtime import hosts
 
-    json: bool = False
-    """Print one JSON object instead."""
-
-    def run(self) -> None:
-        """Prints the catalogue."""
-        from gtrxl.envs.catalogue import TASKS, make_task
-        from gtrxl.envs.scores import reference_scores
-
-        scores = {name: reference_scores(make_task(name)) for name in TASKS}
-        if self.json:
-            print(
-                json.dumps({name: {"about": TASKS[name].about, **dataclasses.asdict(scores[name])} for name in TASKS}, indent=2)
-            )
-            return
-        made = table("task", ["random", "no memory", "perfect memory"], "what it is")
-        for name, entry in TASKS.items():
-            known = scores[name]
-            without = "" if known.memoryless is None else f"{known.memoryless:.2f}"
-            made.add_row(name, f"{known.random:.2f}", without, f"{known.best:.2f}", entry.about)
-        print_table(made)
+    if hosts.is_first() and not is_host(task) and isinstance(make_tasks(task)[0], Level):
+        print(f"{task}: compiling what is seen takes a minute, a set of levels some minutes", file=sys.stderr, flush=True)
 
 
 def _ended(run: "Run") -> int:
@@ -309,13 +303,14 @@ def _ended(run: "Run") -> int:
     points = [(row["frames"], row["return_mean"]) for row in run.rows if row["return_mean"] is not None]
     if can_draw(sys.stdout) and points:
         print(curve(points, levels, width=78, height=16))
+    each = late_tasks(run.rows)
     if run.mean_return is not None:
         last = run.rows[-1]
         compared = ", ".join(f"{name} {score:.2f}" for name, score in levels.items())
         score = of_100(run.mean_return)
-        said = "" if score is None else f" ({compared}): {score:.0f} of 100"
-        print(f"return {run.mean_return:.2f} late in {amount(last['frames'])} frames, {duration(last['seconds'])}{said}")
-    each = late_tasks(run.rows)
+        said = "" if score is None else f" ({compared}): {score:z.0f} of 100"
+        what = f"mean score of {len(each)} tasks" if each and score is not None else "return"
+        print(f"{what} {run.mean_return:.2f} late in {amount(last['frames'])} frames, {duration(last['seconds'])}{said}")
     if each:
         made = table("task, late in training", ["return", "of 100", "episodes"])
         for name, of in each.items():

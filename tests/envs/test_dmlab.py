@@ -1,51 +1,17 @@
-"""The bridge to DeepMind Lab, against a stand-in with the real module's interface: what it is told, what comes of it, what it
-must never be asked, and what is said where it is missing."""
+"""The bridge to DeepMind Lab: names, sets, what Lab is told, and what is said where it is missing or cannot be used."""
 
 import builtins
-import multiprocessing
-import os
 import pickle
 import sys
-import threading
-import weakref
 
-import gymnasium
-import numpy as np
 import pytest
 
 from gtrxl.envs import dmlab, dmlab_levels
-from gtrxl.envs.dmlab import LabEnv, LabTask
 from gtrxl.envs.errors import TaskError
-from gtrxl.envs.first_person.actions import LAB_ACTIONS, MAPPING_ACTIONS
 from gtrxl.envs.host import HostTask, is_host
 from gtrxl.envs.host_sets import HostSet
-from gtrxl.envs.level_cache import LevelCache, usual_folder
-from tests.envs import fake_lab
+from tests.envs.lab_tasks import SMALL, task
 from tests.envs.test_host import one_line
-
-SMALL = "height=16,width=24"
-
-
-def task(text: str) -> LabTask:
-    made = HostTask.parse(text)
-    assert isinstance(made, LabTask)
-    return made
-
-
-@pytest.fixture
-def lab(tmp_path, monkeypatch):
-    """The stand-in, importable; no Lab is left open."""
-    fake_lab.install(tmp_path, monkeypatch)
-    monkeypatch.setattr(LabEnv, "_open", None)
-    return monkeypatch
-
-
-@pytest.fixture
-def env(lab):
-    made = task(f"dmlab:rooms_watermaze:{SMALL}").make()
-    yield made
-    made.close()
-
 
 # Names
 
@@ -134,184 +100,6 @@ def test_every_level_can_be_made_to_train_and_to_score(lab):
         made.close()
 
 
-def test_the_papers_actions_reach_lab_for_four_frames(env):
-    env.reset(seed=0)
-    given = [[*row, 0, 0] for row in LAB_ACTIONS.values()]
-    for action in range(11):
-        env.step(action)
-    assert env.unwrapped._lab.reads == given[:11]
-    assert env.unwrapped._lab.num_steps() == 44
-    mapping = task("dmlab:psychlab_arbitrary_visuomotor_mapping")
-    assert [row.tolist() for row in mapping.actions] == [[*row, 0, 0] for row in MAPPING_ACTIONS.values()]
-    assert task("dmlab:psychlab_arbitrary_visuomotor_mapping:reduced=0").action_space.n == 15
-    for row in mapping.actions:
-        assert (row.dtype, row.flags.c_contiguous, row.base) == (np.intc, True, None)
-
-
-def test_the_stand_in_misreads_a_view_as_the_real_one_does():
-    """What the bridge is careful about is there to be careful about."""
-    made = fake_lab.Lab("seekavoid_arena_01", ["INSTR"])
-    made.reset(seed=1)
-    table = np.arange(70, dtype=np.intc).reshape(10, 7)
-    made.step(np.ascontiguousarray(table[:7, 0]))
-    made.step(table[:7, 0])
-    assert made.reads == [[0, 7, 14, 21, 28, 35, 42], [0, 1, 2, 3, 4, 5, 6]]
-    with pytest.raises(ValueError, match="intc"):
-        made.step(np.zeros(7, np.int64))
-    with pytest.raises(ValueError, match="seed"):
-        made.reset(seed=np.int64(3))
-
-
-# Episodes
-
-
-def test_an_episode_ends_with_the_picture_before_and_for_good(env):
-    """12 steps of 4 frames; a step after that is our error, not Lab's."""
-    observation, _ = env.reset(seed=3)
-    assert env.observation_space.contains(observation)
-    for number in range(1, 13):
-        before = observation
-        observation, reward, terminated, truncated, _ = env.step(0)
-        assert (type(reward), reward, terminated, truncated) == (float, 4.0, number == 12, False)
-        assert env.observation_space.contains(observation)
-        assert np.array_equal(before["image"], observation["image"]) == terminated
-    with pytest.raises(TaskError, match="call reset"):
-        env.step(0)
-    env.reset()
-    env.step(1)
-
-
-def test_seeds_are_python_ints_and_decide_the_episodes(lab):
-    seeds = []
-
-    class Watched(fake_lab.Lab):
-        def reset(self, episode=-1, seed=None):
-            seeds.append(seed)
-            return super().reset(episode, seed)
-
-    def played(seed):
-        made = task(f"dmlab:language_select_described_object:{SMALL}").make()
-        first = made.reset(seed=seed)[0]
-        second = made.reset()[0]
-        made.close()
-        return [first["image"].tobytes(), second["image"].tobytes(), first["instruction"]]
-
-    lab.setattr(sys.modules.get("deepmind_lab") or __import__("deepmind_lab"), "Lab", Watched)
-    once, again, other = played(7), played(7), played(8)
-    assert once == again != other
-    assert once[2] == "collect the red ball"
-    assert all(type(seed) is int and 0 <= seed < 2**31 for seed in seeds)
-    assert len(set(seeds)) == 4
-
-
-def test_a_closed_lab_is_never_asked_again(env):
-    """The real one would end the process."""
-    env.reset(seed=0)
-    env.close()
-    env.close()
-    for call in (env.reset, lambda: env.step(0)):
-        with pytest.raises(TaskError, match="closed"):
-            call()
-
-
-def test_a_process_holds_one_lab(env, lab):
-    with pytest.raises(TaskError, match="one DeepMind Lab") as caught:
-        task("dmlab:rooms_watermaze").make()
-    one_line(caught)
-    env.close()
-    second = task("dmlab:rooms_watermaze").make()
-    gone = weakref.ref(second.unwrapped)
-    del second
-    assert gone() is None, "one that was dropped does not count"
-    task("dmlab:rooms_watermaze").make().close()
-
-
-def test_gymnasium_finds_nothing_wrong(lab):
-    """Its checker makes no second Lab."""
-    from gymnasium.utils.env_checker import check_reset_return_type, data_equivalence
-
-    made = task(f"dmlab:rooms_watermaze:{SMALL}").make(render_mode="rgb_array")
-    check_reset_return_type(made)
-    seen, _ = made.reset(seed=1)
-    assert data_equivalence(made.render(), seen["image"])
-    assert isinstance(made.action_space, gymnasium.spaces.Discrete)
-    made.close()
-
-
-def test_what_an_agent_is_shown(lab):
-    """Picture, words, the action before and what it brought."""
-    spec = task(f"dmlab:rooms_watermaze:{SMALL}").spaces().lens.spec
-    assert (spec.vector, spec.images, [words for _, words in spec.texts]) == (16, (("image:image", (16, 24, 3)),), [32])
-    assert spec.measured == ((15, 16),)
-    with pytest.raises(TaskError, match="previous action and reward"):
-        HostTask.parse("dmlab:rooms_watermaze", previous="none")
-
-
-# The cache
-
-
-def test_maps_are_compiled_once(lab, tmp_path):
-    """Four maps, each compiled at most once; another Lab finds them all."""
-    made = task(f"dmlab:explore_goal_locations_small:{SMALL}").make()
-    for seed in range(24):
-        made.reset(seed=seed)
-    made.close()
-    kept = list(usual_folder().glob("*.pk3"))
-    assert len(kept) == 4
-    assert usual_folder() == tmp_path / "cache" / "gtrxl" / "dmlab"
-    lab.setattr(LevelCache, "write", lambda *_: pytest.fail("compiled again"))
-    made = task(f"dmlab:explore_goal_locations_small:{SMALL}").make()
-    for seed in range(24):
-        made.reset(seed=seed)
-    made.close()
-
-
-def test_a_cache_elsewhere_or_none(lab, tmp_path):
-    for cache, kept in ((tmp_path / "maps", 1), ("none", 0)):
-        made = task(f"dmlab:explore_goal_locations_small:{SMALL},cache={cache}").make()
-        made.reset(seed=0)
-        made.close()
-        assert len(list((tmp_path / "maps").glob("*.pk3"))) == 1
-        assert len(list(usual_folder().glob("*"))) == 0, kept
-
-
-def test_a_cache_that_cannot_be_used_is_no_cache(tmp_path):
-    (tmp_path / "file").write_text("")
-    (tmp_path / "map").write_text("walls")
-    broken = LevelCache(tmp_path / "file")
-    broken.write("key", str(tmp_path / "map"))
-    assert not broken.fetch("key", str(tmp_path / "got"))
-    assert not LevelCache(tmp_path / "cache").fetch("../../map", str(tmp_path / "got"))
-    assert not (tmp_path / "got").exists()
-
-
-def test_many_write_one_map_and_nobody_reads_half_of_it(tmp_path):
-    big = {letter: (letter * 200_000).encode() for letter in "ab"}
-    for letter, walls in big.items():
-        (tmp_path / letter).write_bytes(walls)
-    cache, wrong = LevelCache(tmp_path / "cache"), []
-    cache.write("key", str(tmp_path / "a"))
-
-    def write(letter: str) -> None:
-        for _ in range(50):
-            cache.write("key", str(tmp_path / letter))
-
-    def read(number: int) -> None:
-        to = tmp_path / f"got-{number}"
-        for _ in range(50):
-            if not cache.fetch("key", str(to)) or to.read_bytes() not in big.values():
-                wrong.append(number)
-
-    threads = [threading.Thread(target=write, args=(letter,)) for letter in big]
-    threads += [threading.Thread(target=read, args=(number,)) for number in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
-    assert len(list((tmp_path / "cache").iterdir())) == 1, "nothing is left lying about"
-
-
 # What goes wrong
 
 
@@ -359,17 +147,3 @@ def test_a_level_there_is_not_is_one_line(lab):
     with pytest.raises(TaskError, match=r"dmlab:room_watermaze cannot be made: RuntimeError: Failed to find level") as caught:
         task("dmlab:room_watermaze").make()
     one_line(caught)
-
-
-def _crash(folder: str) -> None:
-    sys.path.insert(0, folder)
-    made = task("dmlab:missing_map").make()
-    made.reset(seed=0)
-    os._exit(0)
-
-
-def test_the_stand_in_ends_its_process_as_the_real_one_does(lab, tmp_path):
-    process = multiprocessing.get_context("spawn").Process(target=_crash, args=(str(tmp_path / "fake"),))
-    process.start()
-    process.join(60)
-    assert process.exitcode == 1

@@ -53,9 +53,15 @@ def test_the_memory_split_is_the_paper_s():
 @pytest.mark.parametrize(
     ("text", "line"),
     [
+        ("t-maze+recall", "must be acted on alike, got a choice of 3 in t-maze and a choice of 4 in recall; train them apart"),
+        ("t-maze+numpad-2x2", "must be acted on alike, got a choice of 3 in t-maze and 3 numbers in numpad-2x2; train"),
         (
-            "t-maze+recall",
-            "tasks of one run must have equal spaces, got the observation_space .* of t-maze and .* of recall; train",
+            "rooms_watermaze+memory-maze:height=36",
+            r"got a choice of 15 in rooms_watermaze and continuous \(8 numbers\) and discrete \(choices of 2\) in memory",
+        ),
+        (
+            "rooms_watermaze+rooms_watermaze:height=36",
+            r"must be seen alike, got image \(72 x 96 x 3 numbers\) and .* in rooms_watermaze and image \(36 x 96 x 3 numbers\)",
         ),
         ("t-maze+t-maze:corridor=10+t-maze", "tasks of one run must differ, got t-maze twice; name it once"),
         ("t-maze+", "task must be one of .*, got ''; .*; sets of tasks are lab-memory, lab-reactive, lab12"),
@@ -65,8 +71,9 @@ def test_the_memory_split_is_the_paper_s():
     ],
 )
 def test_what_cannot_be_is_said_in_a_line(text, line):
-    with pytest.raises(TaskError, match=line):
+    with pytest.raises(TaskError, match=line) as caught:
         make_tasks(text)
+    assert "\n" not in str(caught.value)
 
 
 def test_every_member_has_a_scale_and_the_size_of_a_picture_does_not_change_it():

@@ -14,8 +14,9 @@ import pytest
 import gtrxl
 from gtrxl import make_task
 from gtrxl.cli import main
+from gtrxl.commands import _ended
 from gtrxl.envs.scores import Scores
-from gtrxl.envs.sets import make_tasks
+from gtrxl.envs.sets import MEMORY, make_tasks
 from gtrxl.runtime import agents, placement, set_rows, train
 from gtrxl.runtime.acting import begin, own_value, played
 from gtrxl.runtime.errors import RunError
@@ -154,6 +155,15 @@ def test_rows_have_each_task_and_the_mean_of_their_scores(whole):
     assert json.loads((whole.folder / "result.json").read_text())["normalised"] == pytest.approx(whole.mean_return)
 
 
+def test_the_end_of_a_run_says_a_score_for_all_and_returns_for_each(whole, capsys):
+    assert _ended(whole) == 0
+    lines = capsys.readouterr().out.splitlines()
+    (said,) = [line for line in lines if "late in" in line and "frames" in line]
+    assert said.startswith(f"mean score of 2 tasks {whole.mean_return:.2f} late in ")
+    assert said.endswith(f"(perfect memory 100.00, random 0.00): {whole.mean_return:.0f} of 100")
+    assert [line.split()[0] for line in lines[-3:-1]] == NAMES
+
+
 def test_a_stopped_run_goes_on_to_the_same_bits(whole, tmp_path, monkeypatch):
     written = train.Metrics.write
 
@@ -241,3 +251,12 @@ def test_without_a_scale_returns_are_averaged_as_they_are(agent, monkeypatch):
     row = EpisodeRows(scale).row(ended([2, 1], [1.0, 4.0]), UPDATE.start(agent).popart)
     assert row["return_mean"] == pytest.approx((0.5 + 4.0) / 2)
     assert (scale.lines, scale.normalised(3.0)) == ({}, None)
+
+
+@pytest.mark.parametrize(("prefix", "splits"), [("", None), ("dmlab:", {"memory"})])
+def test_a_re_creation_has_no_human_score(prefix, splits):
+    """It bears the name of a level that people played, and is another."""
+    score = agents.TaskScore(mean_return=1.0, interval=(0.0, 2.0), std=1.0, episodes=2, random=0.0, best=10.0, normalised=10.0)
+    found = agents._together("a set", {prefix + name: score for name in MEMORY}, seed=0, update=1)
+    assert found.mean_return == pytest.approx(10)
+    assert (None if found.human_normalised is None else set(found.human_normalised)) == splits

@@ -128,7 +128,10 @@ def test_more_episodes_than_are_played_at_once_are_all_different_and_begin_with_
 def test_evaluations_that_make_no_sense_are_refused(run):
     with pytest.raises(RunError, match="episodes must be at least 2, got 1; an interval needs a spread"):
         gtrxl.evaluate(run, episodes=1)
-    with pytest.raises(RunError, match=r"task must have the spaces of grid-numpad, got t-maze: Box.*; change only"):
+    with pytest.raises(
+        RunError,
+        match=r"task must have the spaces of grid-numpad, got t-maze: 4 numbers to see, a choice of 3 to act; change only",
+    ):
         gtrxl.evaluate(run, task="t-maze")
 
 

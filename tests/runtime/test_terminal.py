@@ -55,6 +55,11 @@ def test_what_is_not_known_is_left_out():
     assert "return 3.0 " in plain([row(0, return_mean=jnp.float32(3.0))])[1]
 
 
+def test_a_line_without_a_return_says_why():
+    assert "  no episode ended  entropy" in plain([row(0, return_mean=None, episodes=0)])[1]
+    assert "  waiting for an episode of each task  entropy" in plain([row(0, return_mean=None, episodes=3, tasks={})])[1]
+
+
 @pytest.mark.parametrize("reports", [1, 7, 20, 33, 1_000])
 def test_a_run_is_about_twenty_lines_however_often_it_reports_and_the_last_is_there_once(reports):
     total = 1_000_000

@@ -76,6 +76,14 @@ SETS: Mapping[str, tuple[str, ...]] = types.MappingProxyType(
     }
 )
 """Levels that are learned together, by the name of the set."""
+ABOUT: Mapping[str, str] = types.MappingProxyType(
+    {
+        "dmlab30": "DeepMind Lab's own thirty levels, where its module is installed (docs/dmlab.md)",
+        "dmlab30-memory": "those that need memory",
+        "dmlab30-reactive": "the others",
+    }
+)
+"""What each set is, in a line."""
 
 MAPPING = "psychlab_arbitrary_visuomotor_mapping"
 """The level with a reduced action set of its own."""

@@ -11,6 +11,8 @@ import dataclasses
 import types
 from collections.abc import Mapping
 
+import gymnasium
+
 from gtrxl.envs.catalogue import TASKS, make_task, spell
 from gtrxl.envs.contract import Task
 from gtrxl.envs.errors import TaskError
@@ -38,6 +40,14 @@ SETS: Mapping[str, tuple[str, ...]] = types.MappingProxyType(
     {"lab-memory": MEMORY, "lab-reactive": REACTIVE, "lab12": (*MEMORY, *REACTIVE)}
 )
 """The sets that have a name."""
+ABOUT: Mapping[str, str] = types.MappingProxyType(
+    {
+        "lab-memory": "the paper's memory split of DMLab-30: the eight levels that need memory, re-created here",
+        "lab-reactive": "four levels of its reactive split, re-created here",
+        "lab12": "both at once",
+    }
+)
+"""What each is, in a line."""
 VARIANTS = tuple(dict.fromkeys(text for texts in SETS.values() for text in texts if ":" in text))
 """Their members that are not just a name of the catalogue."""
 
@@ -48,11 +58,11 @@ def make_tasks(text: str) -> tuple[Task, ...]:
     tasks = tuple(task for part in text.split("+") for task in _members(part))
     first = tasks[0]
     for task in tasks[1:]:
-        for kind in ("observation_space", "action_space"):
+        for kind, what in (("action_space", "acted on"), ("observation_space", "seen")):
             ours, theirs = getattr(first, kind), getattr(task, kind)
             if ours != theirs:
                 raise TaskError(
-                    f"tasks of one run must have equal spaces, got the {kind} {ours} of {spell(first)} and {theirs} of "
+                    f"tasks of one run must be {what} alike, got {in_words(ours)} in {spell(first)} and {in_words(theirs)} in "
                     f"{spell(task)}; train them apart"
                 )
     if len(set(tasks)) < len(tasks):
@@ -68,6 +78,19 @@ def spell_tasks(tasks: tuple[Task, ...]) -> str:
             if len(texts) == len(tasks) and (beside := _beside(tasks, texts)) is not None:
                 return name + (":" + ",".join(f"{key}={value}" for key, value in beside.items()) if beside else "")
     return "+".join(map(spell, tasks))
+
+
+def in_words(space: gymnasium.Space) -> str:
+    """A space in a few words, for messages."""
+    match space:
+        case gymnasium.spaces.Dict():
+            return " and ".join(f"{name} ({in_words(part)})" for name, part in space.items())
+        case gymnasium.spaces.Discrete():
+            return f"a choice of {space.n}"
+        case gymnasium.spaces.MultiDiscrete():
+            return f"choices of {', '.join(map(str, space.nvec.ravel().tolist()))}"
+        case _:
+            return f"{' x '.join(map(str, space.shape or ()))} numbers"
 
 
 def _members(text: str) -> list[Task]:

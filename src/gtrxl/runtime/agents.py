@@ -15,7 +15,7 @@ from gtrxl.envs.contract import Task
 from gtrxl.envs.host import LAB, HostTask, is_host
 from gtrxl.envs.human import splits
 from gtrxl.envs.scores import known_scores
-from gtrxl.envs.sets import make_tasks
+from gtrxl.envs.sets import in_words, make_tasks
 from gtrxl.runtime import hosting, playing
 from gtrxl.runtime.config import Config
 from gtrxl.runtime.errors import RunError
@@ -137,9 +137,9 @@ def _together(name: str, tasks: dict[str, TaskScore], *, seed: int, update: int)
             means.append(score.mean_return)
             errors.append(error)
     mean, error = float(np.mean(means)), math.sqrt(math.fsum(each**2 for each in errors)) / len(errors)
-    human = (
-        splits({each.removeprefix(LAB).partition(":")[0]: score.mean_return for each, score in tasks.items()}) if scaled else {}
-    )
+    # Of DeepMind Lab's own levels alone: our re-creations bear the same names, and people never played those.
+    lab = {each.removeprefix(LAB).partition(":")[0]: score.mean_return for each, score in tasks.items() if each.startswith(LAB)}
+    human = splits(lab) if scaled else {}
     return Evaluation(
         task=name,
         mean_return=mean,
@@ -230,6 +230,6 @@ def _host_tasks(config: Config[Any], trained_on: HostTask, other: str | None) ->
 def _same(task: Task, trained_on: Task, name: str, other: str) -> None:
     if (task.observation_space, task.action_space) != (trained_on.observation_space, trained_on.action_space):
         raise RunError(
-            f"task must have the spaces of {name}, got {other}: {task.observation_space} and {task.action_space}; "
-            "change only what leaves them alone, such as the length of an episode"
+            f"task must have the spaces of {name}, got {other}: {in_words(task.observation_space)} to see, "
+            f"{in_words(task.action_space)} to act; change only what leaves them alone, such as the length of an episode"
         )

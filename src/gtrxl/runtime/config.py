@@ -152,6 +152,7 @@ class Config(Generic[L]):
     fleet: FleetSettings = dataclasses.field(default_factory=FleetSettings)
     net: Net = dataclasses.field(default_factory=Net)
     learner: L = dataclasses.field(default_factory=VMPO)  # pyright: ignore[reportAssignmentType]
+    """Settings of the algorithm."""
 
     def __post_init__(self):
         if self.core not in CORES:

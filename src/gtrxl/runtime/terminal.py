@@ -174,7 +174,9 @@ def _finite(value: Any) -> float | None:
 def _return(row: Mapping[str, Any], sign: str) -> list[str]:
     mean, spread = _finite(row.get("return_mean")), _finite(row.get("return_std"))
     if mean is None:
-        return []
+        if row.get("episodes") == 0:
+            return ["no episode ended"]
+        return ["waiting for an episode of each task"] if "tasks" in row else []
     return [f"return {mean:.1f}" + ("" if spread is None else f" {sign} {spread:.1f}")]
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from gtrxl.envs import TaskError, make_task
 from gtrxl.envs.first_person.explore import GoalLocations, ObjectLocations, ObstructedGoals
-from gtrxl.envs.first_person.scene import DOOR, FREE, SHAPES
+from gtrxl.envs.first_person.scene import COLOURS, DOOR, FREE, PATTERNS, SHAPES
 from tests.envs.first_person.walks import blind, journey
 
 pytestmark = pytest.mark.slow  # compiling mazes takes long
@@ -82,6 +82,17 @@ def test_goals_stand_in_rooms_and_episodes_differ(found):
     starts = found.before.world.own.starts[:, 0]
     assert all(len({tuple(cell) for cell in five}) == 5 for five in starts)
     assert (np.abs(starts - goal[:, None]).max(axis=-1) >= 2).all()
+
+
+def test_a_flag_is_seen_in_its_room(found):
+    """It is yellow, except in yellow rooms."""
+    scene = jax.tree.map(lambda leaf: leaf[:, 0], found.before.world.scene)
+    row, column = np.floor(scene.objects.place[:, 0, ::-1]).astype(int).T
+    around = (scene.floor[np.arange(MANY), row, column] - 1) // len(PATTERNS)
+    assert (scene.objects.colour[:, 0] != around).all()
+    yellow = COLOURS.index("yellow")
+    np.testing.assert_array_equal(scene.objects.colour[:, 0] == yellow, around != yellow)
+    assert (around == yellow).any()
 
 
 def test_apples_pay_one_each_and_come_back_together():

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gtrxl.envs.first_person import mazes
-from gtrxl.envs.first_person.scene import DOOR, FREE, PATTERNS
+from gtrxl.envs.first_person.scene import COLOURS, DOOR, FREE, PATTERNS
 
 MANY = 64
 
@@ -145,6 +145,14 @@ def test_picked_cells_are_different_and_among_those_given():
         assert len({tuple(cell) for cell in twelve}) == 12
         assert np.asarray(cells)[twelve[:, 0], twelve[:, 1]].all()
     assert (found[0] != found[1]).any()
+
+
+def test_things_are_not_painted_like_the_floor_below_them(drawn):
+    floor, cells = jnp.asarray(drawn.floor[0]), np.argwhere(drawn.maze.free[0])
+    below = (drawn.floor[0][tuple(cells.T)] - 1) // len(PATTERNS)
+    usual = below[0]
+    painted = mazes.unlike(floor, jnp.asarray(cells), usual=COLOURS[usual], otherwise=COLOURS[usual - 1])
+    np.testing.assert_array_equal(painted, np.where(below == usual, usual - 1, usual) % len(COLOURS))
 
 
 def test_each_room_has_its_own_colour(drawn):

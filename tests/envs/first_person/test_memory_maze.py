@@ -8,7 +8,7 @@ import pytest
 
 from gtrxl.envs import TaskError, make_task
 from gtrxl.envs.first_person.memory_maze import CONTINUOUS, DISCRETE, MemoryMaze, layout
-from gtrxl.envs.first_person.scene import COLOURS, WALL_HEIGHT
+from gtrxl.envs.first_person.scene import COLOURS, PATTERNS, WALL_HEIGHT
 from tests.envs.first_person.walks import blind, journey, moved
 
 TASK = blind(MemoryMaze, size=9)
@@ -83,6 +83,15 @@ def test_the_room_looks_the_same_from_every_side(size):
         near = np.roll(reached, 1, 0) | np.roll(reached, -1, 0) | np.roll(reached, 1, 1) | np.roll(reached, -1, 1)
         reached |= near & ~blocked
     np.testing.assert_array_equal(reached, ~blocked)
+
+
+def test_the_apple_has_a_colour_of_its_own(together):
+    """Not that of outer walls, blocks or floor."""
+    scene = jax.tree.map(lambda leaf: leaf[:, 0], together.before.world.scene)
+    materials = np.stack([scene.wall[:, 0, 0], scene.wall[:, 2, 2], scene.floor[:, 1, 1]], axis=1)
+    apple = scene.objects.colour[:, :1]
+    assert (apple != (materials - 1) // len(PATTERNS)).all()
+    assert (apple == COLOURS.index("red")).mean() > 0.6
 
 
 def test_landmarks_stand_above_the_walls_and_differ(together):

@@ -114,6 +114,14 @@ def test_the_same_object_is_shown_for_the_episode_and_with_fresh_another():
     assert len(set(shown[PAIRS])) > 1
 
 
+def test_unmixed_kinds_have_their_sides_so_that_what_was_shown_says_which_way_to_go():
+    task = SelectNonmatching(room=3, objects=2, fresh=1, mixed=0, height=16, width=24)
+    built = jax.jit(jax.vmap(task.build))(jax.random.split(jax.random.key(0), 16))
+    shape, shown, matching = built.scene.objects.shape, built.own.shown.tolist(), built.own.matching.tolist()
+    assert len(set(shape[:, LEFT].tolist())) == len(set(shape[:, RIGHT].tolist())) == 1
+    assert set(zip(shown, matching, strict=True)) == {(0, LEFT), (1, RIGHT)}
+
+
 def test_a_trial_that_takes_too_long_leads_back_to_the_first_room():
     state = in_second_room(PAIRS, 0)
     state = eqx.tree_at(lambda of: of.world.own.clock, state, jnp.int32(PAIRS.trial_steps - 2))
@@ -249,6 +257,7 @@ def test_an_episode_is_the_same_alone_and_in_a_batch(task):
         (SelectNonmatching, {"room": 2}, "room must be from 3 to 15, got 2"),
         (SelectNonmatching, {"objects": 1}, "objects must be from 2 to 56, got 1"),
         (SelectNonmatching, {"fresh": 2}, "fresh must be from 0 to 1, got 2"),
+        (SelectNonmatching, {"mixed": 2}, "mixed must be from 0 to 1, got 2"),
         (CollectGood, {"room": 4}, "room must be from 5 to 30, got 4"),
         (Watermaze, {"arena": 3}, "arena must be from 4 to 40, got 3"),
         (Watermaze, {"episode_steps": 0}, "episode_steps must be at least 1, got 0"),

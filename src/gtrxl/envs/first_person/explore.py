@@ -6,6 +6,7 @@ them the maze, its looks and what is to be found stay for an episode; each resta
 R rows and C columns of cells, N apples, S places to start from.
 """
 
+import abc
 import dataclasses
 from typing import ClassVar
 
@@ -17,10 +18,10 @@ from jaxtyping import Array, Bool, Int, PRNGKeyArray
 from gtrxl.envs.errors import TaskError, in_range
 from gtrxl.envs.first_person.actions import Command
 from gtrxl.envs.first_person.level import Level, Verdict, World, seconds, silence
-from gtrxl.envs.first_person.mazes import Maze, carve, close_doors, far_from, paint, pick, shut, stand
+from gtrxl.envs.first_person.mazes import Maze, carve, close_doors, far_from, paint, pick, shut, stand, unlike
 from gtrxl.envs.first_person.motion import touching
 from gtrxl.envs.first_person.rooms import choose, standing
-from gtrxl.envs.first_person.scene import COLOURS, FREE, SHAPES, Objects, Scene, cell_of, centre
+from gtrxl.envs.first_person.scene import FREE, SHAPES, Objects, Scene, cell_of, centre
 
 STARTS = 5
 """Places of a maze that one can be put at."""
@@ -61,16 +62,16 @@ class Explore(Level):
         if self.size % 2 == 0:
             raise TaskError(f"size must be odd, got {self.size}; {hint}")
 
-    def furnish(self, key: PRNGKeyArray, maze: Maze) -> Objects:
-        """What there is to be found."""
-        raise NotImplementedError
+    @abc.abstractmethod
+    def furnish(self, key: PRNGKeyArray, maze: Maze, floor: Int[Array, "R C"]) -> Objects:
+        """What there is to be found, in another colour than the walls and the floor around it."""
 
     def build(self, key: PRNGKeyArray) -> World:
         """Carves, paints and furnishes a maze, and puts the body into it."""
         maze_key, paint_key, things_key, starts_key, first_key, doors_key = jax.random.split(key, 6)
         maze = carve(maze_key, size=self.size, loops=self.loops)
         wall, floor, sky = paint(paint_key, maze)
-        objects = self.furnish(things_key, maze)
+        objects = self.furnish(things_key, maze, floor)
         # Nobody starts where a door may shut, nor on the goal or next to it. Apples are too many to keep away from.
         aside = far_from(cell_of(objects.place[0]), size=self.size, least=2)
         starts = pick(starts_key, maze.free & ~maze.door & aside, STARTS)
@@ -110,7 +111,8 @@ class GoalLocations(Explore):
     """`explore_goal_locations_small` and `_large`: find the goal, and then find back to it from elsewhere.
 
     A flag stands in a room of a maze. Touching it pays 10 and restarts the level: one is put at another of five places, looking
-    anywhere; flag, maze and colours stay for the episode. Small: 11 x 11 cells, 4 rooms, 90 s. Large: 17 x 17, 9 rooms, 120 s.
+    anywhere; flag, maze and colours stay for the episode. The flag is yellow, in a yellow room blue. Small: 11 x 11
+    cells, 4 rooms, 90 s. Large: 17 x 17, 9 rooms, 120 s.
 
     Unlike the original: the flag may stand in any cell of any room, not at one of 4 or 5 marked ones; every room has its own
     colour, in place of pictures on the walls; a restart takes no time.
@@ -118,12 +120,13 @@ class GoalLocations(Explore):
 
     name: ClassVar[str] = "explore_goal_locations_small"
 
-    def furnish(self, key: PRNGKeyArray, maze: Maze) -> Objects:
+    def furnish(self, key: PRNGKeyArray, maze: Maze, floor: Int[Array, "R C"]) -> Objects:
         """The flag."""
         room_key, cell_key = jax.random.split(key)
         room = jax.random.randint(room_key, (), 0, jnp.max(maze.room) + 1)
         cell = pick(cell_key, maze.room == room, 1)
-        return standing(centre(cell), _all(1, SHAPES.index("flag")), _all(1, COLOURS.index("yellow")), size=0.7)
+        colour = unlike(floor, cell, usual="yellow", otherwise="blue")
+        return standing(centre(cell), _all(1, SHAPES.index("flag")), colour, size=0.7)
 
     def judge(self, world: World, command: Command, key: PRNGKeyArray) -> Verdict:
         """The flag pays and restarts."""
@@ -154,8 +157,9 @@ class ObstructedGoals(GoalLocations):
 class ObjectLocations(Explore):
     """`explore_object_locations_small`: gather all apples, again and again.
 
-    Apples lie on half of the places of a maze. Each pays 1 and is gone. When all are taken the level restarts: all are back where
-    they were, and one is put at another of five places. Maze and colours stay for the episode. 11 x 11 cells, 4 rooms, 90 s.
+    Apples lie on half of the places of a maze, red ones, in a red room green. Each pays 1 and is gone. When all are taken the
+    level restarts: all are back where they were, and one is put at another of five places. Maze and colours stay for the
+    episode. 11 x 11 cells, 4 rooms, 90 s.
 
     Unlike the original: the places are the 25 cells with odd row and column, so there are 12 apples; every room has its own
     colour, in place of pictures on the walls; a restart takes no time.
@@ -163,12 +167,13 @@ class ObjectLocations(Explore):
 
     name: ClassVar[str] = "explore_object_locations_small"
 
-    def furnish(self, key: PRNGKeyArray, maze: Maze) -> Objects:
+    def furnish(self, key: PRNGKeyArray, maze: Maze, floor: Int[Array, "R C"]) -> Objects:
         """Apples on half of the nodes."""
         nodes = jnp.zeros_like(maze.free).at[1::2, 1::2].set(True)
         count = (self.size // 2) ** 2 // 2
         cells = pick(key, nodes, count)
-        return standing(centre(cells), _all(count, SHAPES.index("apple")), _all(count, COLOURS.index("red")), size=0.5)
+        colour = unlike(floor, cells, usual="red", otherwise="green")
+        return standing(centre(cells), _all(count, SHAPES.index("apple")), colour, size=0.5)
 
     def judge(self, world: World, command: Command, key: PRNGKeyArray) -> Verdict:
         """What is touched is taken; the last one restarts."""

@@ -151,6 +151,12 @@ def paint(key: PRNGKeyArray, maze: Maze) -> tuple[Int[Array, "R C"], Int[Array, 
     return jnp.where(maze.free, FREE, walls[touched]), floors[theme], sky
 
 
+def unlike(floor: Int[Array, "R C"], cells: Int[Array, "K 2"], *, usual: str, otherwise: str) -> Int[Array, " K"]:
+    """The colours of things in these cells of a painted maze: the usual one, or the other one where walls and floor have it."""
+    there = (floor[cells[:, 0], cells[:, 1]] - 1) // len(PATTERNS)
+    return jnp.where(there == COLOURS.index(usual), COLOURS.index(otherwise), COLOURS.index(usual)).astype(jnp.int32)
+
+
 def shut(wall: Int[Array, "R C"], door: Bool[Array, "R C"], closed: Bool[Array, "R C"]) -> Int[Array, "R C"]:
     """The walls with these of the doors closed and all others open."""
     return jnp.where(closed, DOOR, jnp.where(door, FREE, wall))

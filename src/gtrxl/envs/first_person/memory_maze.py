@@ -37,6 +37,8 @@ CONTINUOUS, DISCRETE = "continuous", "discrete"
 LANDMARKS = tuple(SHAPES.index(name) for name in ("ball", "cube", "cone", "pillar", "ring", "cross", "diamond", "hat"))
 """What stands around the room: one of each, in another order and in other colours every episode."""
 APPLE_SIZE, LANDMARK_SIZE = 0.5, 2.0
+APPLE_COLOURS = tuple(COLOURS.index(name) for name in ("red", "green", "yellow", "magenta"))
+"""The apple has the first one that none of outer walls, blocks and floor has: so it is seen."""
 CHAMBER_FROM = 9
 """A room of at least so many cells has a central chamber."""
 
@@ -47,8 +49,9 @@ class MemoryMaze(Level):
 
     A square room with blocks at regular distances, and in its middle a chamber with an opening on each side. All blocks look the
     same; eight tall landmarks on the outer walls, seen over the blocks, tell where one is. An apple lies somewhere between two
-    blocks and stays there for the episode. Touching it pays 1 and puts the body at a random free cell, looking anywhere, so
-    the return says how fast one finds back. Apple, landmarks and colours are drawn for each episode.
+    blocks and stays there for the episode. Touching it pays 1 and puts the body at a random free cell, looking anywhere,
+    so the return says how fast one finds back. Apple, landmarks and colours are drawn for each episode; the apple is red, or
+    green, yellow or magenta where walls, blocks or floor are.
 
     The paper's own level is not public. From its text and its picture come chamber, blocks, landmarks, teleport, 72 x 96 pixels
     and the hybrid action set. Chosen here are 13 x 13 cells and 60 s, in which the player with a perfect memory finds the apple
@@ -114,11 +117,13 @@ class MemoryMaze(Level):
         outer, block, ground = wall_material(colours[:3], patterns)
         around = jnp.ones(blocked.shape, bool).at[1:-1, 1:-1].set(False)
         wall = jnp.where(around, outer, jnp.where(jnp.asarray(blocked), block, FREE))
+        apples = jnp.asarray(APPLE_COLOURS)
+        taken = jnp.any(apples[:, None] == colours[None, :3], axis=1)
         scene = Scene(
             wall=wall,
             floor=jnp.full(blocked.shape, ground),
             sky=jax.random.randint(sky_key, (), 0, len(COLOURS)),
-            objects=_objects(marks_key, apple, self.size),
+            objects=_objects(marks_key, apple, apples[jnp.argmin(taken)], self.size),
         )
         cell = pick(cell_key, _starts(self.size, apple), 1)[0]
         return World(scene=scene, body=stand(heading_key, cell), own=None, instruction=silence())
@@ -166,7 +171,7 @@ def _starts(size: int, apple: Int[Array, "2"]) -> Bool[Array, "R C"]:
     return jnp.asarray(~blocked) & far_from(apple, size=size + 2, least=2)
 
 
-def _objects(key: PRNGKeyArray, apple: Int[Array, "2"], size: int) -> Objects:
+def _objects(key: PRNGKeyArray, apple: Int[Array, "2"], colour: Int[Array, ""], size: int) -> Objects:
     """The apple, and the landmarks on corners and middles of the outer walls."""
     shapes_key, colours_key = jax.random.split(key)
     ends = np.array([0, (size + 1) // 2, size + 1])
@@ -177,7 +182,7 @@ def _objects(key: PRNGKeyArray, apple: Int[Array, "2"], size: int) -> Objects:
     return Objects(
         place=jnp.concatenate([centre(apple)[None], centre(jnp.asarray(cells, jnp.int32))]),
         shape=jnp.concatenate([jnp.array([SHAPES.index("apple")], jnp.int32), shapes]),
-        colour=jnp.concatenate([jnp.array([COLOURS.index("red")], jnp.int32), colours]),
+        colour=jnp.concatenate([colour[None], colours]),
         size=jnp.concatenate([jnp.full(1, APPLE_SIZE), jnp.full(count, LANDMARK_SIZE)]),
         lift=jnp.concatenate([jnp.zeros(1), jnp.full(count, WALL_HEIGHT)]),
         there=jnp.ones(count + 1, bool),

@@ -47,8 +47,8 @@ class SelectNonmatching(Level):
     other one and the sides are drawn anew. Both rooms are entered facing all that matters in them.
 
     Unlike DMLab-30's: the rooms and objects are this world's, what is shown is always straight ahead behind glass, and an episode
-    has 60 seconds with at most 12 for a trial, where the original's setting is 12 for the episode. `fresh`, `objects`, `room`
-    and `penalty` have no counterpart there.
+    has 60 seconds with at most 12 for a trial, where the original's setting is 12 for the episode. `fresh`, `mixed`, `objects`,
+    `room` and `penalty` have no counterpart there.
     """
 
     room: int = 5
@@ -57,6 +57,8 @@ class SelectNonmatching(Level):
     """How many kinds are drawn from; no two of the first 7 have shape or colour in common."""
     fresh: int = 0
     """1: every trial shows an object that is drawn anew, so that it must be remembered anew."""
+    mixed: int = 1
+    """0: of any two kinds the same one always stands left, so that what was shown says which way to go: a T-maze to look at."""
     penalty: int = 10
     """What the matching object costs. Where it costs nothing, going for either is worth learning before it is known which."""
     trial_steps: int = seconds(12)
@@ -70,6 +72,7 @@ class SelectNonmatching(Level):
         in_range("room", self.room, least=3, most=15, hint="the usual room has 5 cells along a side")
         in_range("objects", self.objects, least=2, most=KINDS, hint="2 is the least that can differ")
         in_range("fresh", self.fresh, least=0, most=1, hint="1 shows a new object in every trial")
+        in_range("mixed", self.mixed, least=0, most=1, hint="0 gives every kind its side")
         in_range("penalty", self.penalty, least=0, most=10, hint="DMLab-30's is 10")
         in_range("trial_steps", self.trial_steps, least=1, hint="there are 15 steps in a second")
 
@@ -113,7 +116,8 @@ class SelectNonmatching(Level):
         """Back in the first room."""
         other_key, side_key, pad_key = jax.random.split(key, 3)
         other = (shown + jax.random.randint(other_key, (), 1, self.objects)) % self.objects
-        matching = jax.random.randint(side_key, (), LEFT, RIGHT + 1)
+        drawn = jax.random.randint(side_key, (), LEFT, RIGHT + 1)
+        matching = drawn if self.mixed else jnp.where(shown < other, LEFT, RIGHT)
         aside = jax.random.randint(pad_key, (), -1, 2) if self.room >= 5 else jnp.int32(0)
         pair = Pair(
             second=jnp.zeros((), bool),
