@@ -149,12 +149,11 @@ class Resume:
 
     def run(self) -> int:
         """Trains on."""
-        from gtrxl.runtime.runs import read_config
         from gtrxl.runtime.train import resume
 
         self.hosts.join()
         if not self.quiet:
-            _say_what_takes_long(read_config(self.run_).task)
+            _say_what_takes_long(None, self.run_)
         return _ended(resume(self.run_, steps=self.steps, devices=self.devices, quiet=self.quiet))
 
 
@@ -181,9 +180,8 @@ class Eval:
         """Plays and prints."""
         from gtrxl.envs.host import is_host
         from gtrxl.runtime.agents import evaluate
-        from gtrxl.runtime.runs import read_config
 
-        _say_what_takes_long(self.task or read_config(self.run_).task)
+        _say_what_takes_long(self.task, self.run_)
         said = evaluate(
             self.run_, episodes=self.episodes, seed=self.seed, which=self.checkpoint, greedy=self.greedy, task=self.task
         )
@@ -234,10 +232,9 @@ class Watch:
 
     def run(self) -> None:
         """Plays, draws, writes."""
-        from gtrxl.runtime.runs import read_config
         from gtrxl.runtime.watching import watch
 
-        _say_what_takes_long(self.task or read_config(self.run_).task)
+        _say_what_takes_long(self.task, self.run_)
         path, score, steps = watch(
             self.run_,
             self.to,
@@ -270,20 +267,25 @@ class Export:
         print(f"wrote {weights} and {card}")
 
 
-def _say_what_takes_long(task: str) -> None:
+def _say_what_takes_long(task: str | None, run: Path = Path()) -> None:
     """A line before a program with pictures is compiled, on stderr: nothing else is to be seen for a minute or more."""
     from gtrxl.envs.first_person.level import Level
     from gtrxl.envs.host import is_host
     from gtrxl.envs.sets import make_tasks
     from gtrxl.runtime import hosts
+    from gtrxl.runtime.runs import read_config
 
-    if hosts.is_first() and not is_host(task) and isinstance(make_tasks(task)[0], Level):
+    if not hosts.is_first():  # others need not have the run's folder
+        return
+    task = task or read_config(run).task
+    if not is_host(task) and isinstance(make_tasks(task)[0], Level):
         print(f"{task}: compiling what is seen takes a minute, a set of levels some minutes", file=sys.stderr, flush=True)
 
 
 def _ended(run: "Run") -> int:
     """Says how a run ended: the curve, the scores to compare with, what to do next."""
     from gtrxl.runtime import hosts
+    from gtrxl.runtime.runs import read_config
 
     if not hosts.is_first():
         print(f"host {hosts.number()} of {hosts.count()}: {run.status}; the run is in {run.folder} on host 0")

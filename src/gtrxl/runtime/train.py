@@ -11,7 +11,6 @@ from typing import Any
 import equinox as eqx
 import gymnasium
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from gtrxl.envs.host import HostTask, is_host
@@ -204,7 +203,7 @@ def _compiled(loop: Loop, training: Training, *, periods: int) -> Any:
     """
     arrays, rest = eqx.partition(training, eqx.is_array)
     dials, fixed = eqx.partition(loop, lambda leaf: isinstance(leaf, float))
-    dials = jax.tree.map(jnp.float32, dials)
+    dials = jax.tree.map(np.float32, dials)  # of NumPy: the same on all hosts, on no device yet
 
     def program(arrays: Training, dials: Loop):
         training, report = eqx.combine(dials, fixed).run(eqx.combine(arrays, rest), periods)
