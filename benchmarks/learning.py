@@ -42,6 +42,10 @@ class Planned:
         return root / of / f"{self.core}-{self.seed}"
 
 
+ROOMS = "rooms_select_nonmatching_object:room=3,objects=2,fresh=1,mixed=0,penalty=0,trial_steps=60,episode_steps=240,height=24,width=32"
+"""An object is seen in one room and says which way to go in the next: a T-maze in pictures."""
+SMALL_EYES = ("--net.channels", "tiny", "--net.memory", "64", "--discount", "0.97", "--steps", "1500000", "--reports", "60")
+
 SETS: dict[str, list[Planned]] = {
     "first": [Planned("grid-numpad", "gtrxl-gru", seed) for seed in range(5)],
     "grid-2x2": [Planned("grid-numpad", core, seed, ("--devices", "1")) for seed in range(SEEDS) for core in OTHERS],
@@ -52,6 +56,9 @@ SETS: dict[str, list[Planned]] = {
         for core in ("lstm", "none", "trxl-i", "trxl")
     ],
     "t-maze": [Planned("t-maze", core, seed, ("--devices", "1")) for seed in range(3) for core in ("gtrxl-gru", "none")],
+    "pixels": [
+        Planned(ROOMS, core, seed, ("--devices", "1", *SMALL_EYES)) for seed in range(SEEDS) for core in ("gtrxl-gru", "none")
+    ],
     "numpad-2x2": [Planned("numpad-2x2", core, 0, ("--devices", "1")) for core in ("gtrxl-gru", "lstm")],
 }
 """Name -> runs, with the default settings of each task and core; `first` is the README's first command, on all cores."""

@@ -285,7 +285,6 @@ def _say_what_takes_long(task: str | None, run: Path = Path()) -> None:
 def _ended(run: "Run") -> int:
     """Says how a run ended: the curve, the scores to compare with, what to do next."""
     from gtrxl.runtime import hosts
-    from gtrxl.runtime.runs import read_config
 
     if not hosts.is_first():
         print(f"host {hosts.number()} of {hosts.count()}: {run.status}; the run is in {run.folder} on host 0")
