@@ -42,7 +42,10 @@ class Planned:
         return root / of / f"{self.core}-{self.seed}"
 
 
-ROOMS = "rooms_select_nonmatching_object:room=3,objects=2,fresh=1,mixed=0,penalty=0,trial_steps=60,episode_steps=240,height=24,width=32"
+ROOMS = (
+    "rooms_select_nonmatching_object:room=3,objects=2,fresh=1,mixed=0,penalty=0,"
+    "trial_steps=60,episode_steps=240,height=24,width=32"
+)
 """An object is seen in one room and says which way to go in the next: a T-maze in pictures."""
 SMALL_EYES = ("--net.channels", "tiny", "--net.memory", "64", "--discount", "0.97", "--steps", "1500000", "--reports", "60")
 

@@ -54,7 +54,7 @@ class Update(eqx.Module):
     pixel_control: float = eqx.field(static=True, default=0.0)
     """Weight of the pixel-control loss; 0 leaves it out."""
 
-    dials: Mapping[str, float | Float[Array, ""]] = eqx.field(default_factory=dict)
+    dials: Mapping[str, float | Float[Array, ""]] | None = None
     """The learner's dials where they are not to be built into the program."""
 
     def start(self, agent: Agent) -> Trained:
@@ -116,7 +116,7 @@ class Update(eqx.Module):
             weights, multipliers = learned
             agent: Agent = eqx.combine(weights, rest)
             inputs, ys = self._inputs(agent, trained.popart, batch)
-            loss, metrics = self.learner.turned(self.dials).loss(multipliers, inputs)
+            loss, metrics = self.learner.turned(self.dials or {}).loss(multipliers, inputs)
             if self.pixel_control:
                 pixels = self.pixel_control * self._pixel_loss(agent, batch, ys)
                 loss, metrics = loss + pixels, metrics | {"loss": loss + pixels, "loss_pixel_control": pixels}
