@@ -92,7 +92,7 @@ def test_a_sweep_that_is_killed_goes_on_and_does_nothing_twice(tmp_path: Path):
     )
     assert all(row["status"] == "finished" for row in rows)
     assert {file: file.stat().st_mtime_ns for file in done} == done, "what was done is not done again"
-    for folder in home.glob("runs/*"):
+    for folder in home.glob("runs/[!.]*"):
         frames = [json.loads(line)["frames"] for line in (folder / "metrics.jsonl").read_text().splitlines()]
         assert frames == sorted(set(frames)), "no report is there twice"
     before = (home / "rows.jsonl").read_text()

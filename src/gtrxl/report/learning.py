@@ -5,6 +5,7 @@ A record is one run: task, core, seed, command, and its points (frames, seconds,
 
 import json
 import statistics
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -130,7 +131,8 @@ def draw(
             middle = [statistics.median(points[i][2] for points in runs) for i in range(shared)]
             label = f"{core} ({len(runs)} seed{'s' if len(runs) > 1 else ''})"
             axis.plot([p[0] / 1e6 for p in runs[0][:shared]], middle, color=colour, linewidth=2.0, label=label)
-        axis.set_title(task, fontsize=10)
+        name, _, settings = task.partition(":")
+        axis.set_title("\n".join([name, *textwrap.wrap(settings.replace(",", ", "), 70)]), fontsize=10)
         axis.set_xlabel("million frames")
         axis.set_ylabel("return")
         axis.set_ylim(bottom=0)
