@@ -105,7 +105,8 @@ _HORIZON = (
     LSTM,
     NONE,
 )
-_CORRIDORS = (8, 16, 32, 64, 128)
+_CORRIDORS = (8, 24, 48, 96)
+"""Within a memory of 16; beyond it but not beyond two layers of it; within 64; beyond 64 but not beyond two layers of it."""
 
 RUNS: Mapping[str, RunSet] = {
     each.id: each
@@ -211,10 +212,10 @@ RUNS: Mapping[str, RunSet] = {
                     _HORIZON,
                     5,
                     "grid",
-                    hours=1.0,
+                    hours=0.5,
                 ),
                 "paper": Scale(
-                    tuple(Goal(f"t-maze:corridor={n}", 20_000_000, f"{n} steps", n) for n in (*_CORRIDORS, 256, 512, 1024)),
+                    tuple(Goal(f"t-maze:corridor={n}", 20_000_000, f"{n} steps", n) for n in (*_CORRIDORS, 192, 384, 768)),
                     (*_HORIZON, _looking(512)),
                     5,
                     "grid",
