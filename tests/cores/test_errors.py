@@ -24,6 +24,12 @@ BAD_SIZES = {
     "no head width": ("trxl", {"head_dim": 0}, ["head_dim must be at least 1", "got 0", "the paper uses 64"]),
     "no mlp": ("trxl", {"mlp": 0}, ["mlp must be at least 1", "got 0", "the paper uses 512"]),
     "no width": ("gru", {"d_model": 0}, ["d_model must be at least 1", "got 0"]),
+    "weights of no size": ("trxl", {"init_variance": 0.0}, ["init_variance must be positive and finite", "got 0.0", "1 keeps"]),
+    "weights without end": (
+        "gtrxl-gru",
+        {"init_variance": float("nan")},
+        ["init_variance must be positive and finite", "got nan"],
+    ),
     "unknown dtype": (
         "lstm",
         {"dtype": "float16"},

@@ -1,10 +1,11 @@
 """Whole stacks with every weight random (u, v, norms and biases too) against the float64 transcription of the paper."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from gtrxl import Memory
+from gtrxl import Memory, make_core
 from tests.cores import reference
 from tests.cores.building import assert_close, random_core, unroll
 from tests.cores.weights import weights_of
@@ -50,3 +51,18 @@ def test_memory_kept_from_other_weights_is_read_with_the_present_ones(name):
     assert np.abs(expected - stale).max() > 0.1 * np.abs(expected).max(), "the weights must differ enough to tell"
     ys, _ = unroll(new, second.astype(np.float32), state, resets)
     assert_close(ys, expected, TOLERANCE)
+
+
+@pytest.mark.parametrize("name", reference.VARIANTS)
+def test_new_weights_have_the_variance_that_was_asked_for_and_nothing_else_changes(name):
+    def built(variance):
+        return make_core(
+            name, input_size=64, d_model=64, layers=3, heads=2, memory=4, init_variance=variance, key=jax.random.key(4)
+        )
+
+    usual, asked = built(1 / 3), built(0.75)
+    for one, other in zip(jax.tree.leaves(usual), jax.tree.leaves(asked), strict=True):
+        matrix = one.ndim - (one.shape[0] == 3) == 2  # the layers are stacked
+        np.testing.assert_allclose(other, one * 1.5 if matrix else one, rtol=1e-6)
+    for linear in (asked.embed.weight, asked.blocks.mlp.first.weight, asked.blocks.attention.w_qkv, asked.blocks.attention.w_o):
+        assert float(jnp.var(linear)) * linear.shape[-2] == pytest.approx(0.75, rel=0.05), "of inputs of variance 1"

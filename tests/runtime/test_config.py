@@ -59,7 +59,19 @@ def test_the_paper_s_preset_has_the_paper_s_sizes():
 
 @pytest.mark.parametrize("core", CORES)
 def test_sizes_reach_the_core(core):
-    net = Net(layers=3, width=12, heads=3, head_dim=2, mlp=5, memory=7, gate_bias=0.25, skip=True, torso=6, dtype="bfloat16")
+    net = Net(
+        layers=3,
+        width=12,
+        heads=3,
+        head_dim=2,
+        mlp=5,
+        memory=7,
+        gate_bias=0.25,
+        init_variance=0.5,
+        skip=True,
+        torso=6,
+        dtype="bfloat16",
+    )
     config = dataclasses.replace(defaults(core=core), net=net)
     agent = eqx.filter_eval_shape(lambda: make_agent(config, make_task(config.task), jax.random.key(0)))
     assert agent.torso.second.weight.shape == (6, 6)
@@ -78,7 +90,18 @@ def odd(algorithm, core) -> Config:
     base = defaults(algorithm=algorithm, core=core)
     learner = dataclasses.replace(base.learner, learning_rate=0.00125, lam=0.5, target_period=3)
     net = Net(
-        layers=3, width=10, heads=1, head_dim=3, mlp=4, memory=9, gate_bias=0.5, skip=True, torso=5, hidden=6, dtype="bfloat16"
+        layers=3,
+        width=10,
+        heads=1,
+        head_dim=3,
+        mlp=4,
+        memory=9,
+        gate_bias=0.5,
+        init_variance=0.5,
+        skip=True,
+        torso=5,
+        hidden=6,
+        dtype="bfloat16",
     )
     return dataclasses.replace(
         base,

@@ -42,7 +42,7 @@ PAPER_CORES: dict[str, tuple[str, dict[str, Any]]] = {
 def make_core(name: str, *, input_size: int, key: PRNGKeyArray, **sizes: Any) -> Core:
     """A core by name.
 
-    Transformers take `d_model, layers, heads, head_dim, mlp, memory, gate_bias, dtype`; `lstm` and `gru` take
+    Transformers take `d_model, layers, heads, head_dim, mlp, memory, gate_bias, init_variance, dtype`; `lstm` and `gru` take
     `d_model` (their width), `layers, skip, dtype`; `none` takes `d_model, layers, dtype`.
 
     >>> core = make_core("gtrxl-gru", input_size=16, d_model=64, layers=2, heads=4, memory=32, key=jax.random.key(0))

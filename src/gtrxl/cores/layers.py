@@ -4,19 +4,29 @@ Parameters are float32; a core computes in its `dtype` by casting them where the
 """
 
 import math
+from typing import TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+M = TypeVar("M", bound=eqx.Module)
 NORM_EPSILON = 1e-5
+INIT_VARIANCE = 1 / 3
+"""What a new linear map makes of inputs of variance 1."""
 
 
 def uniform_init(key: PRNGKeyArray, shape: tuple[int, ...], *, fan_in: int) -> Array:
-    """Uniform in +-1/sqrt(fan_in): a linear map of unit inputs then has outputs of variance 1/3."""
+    """Uniform in +-1/sqrt(fan_in): a linear map of unit inputs then has outputs of variance `INIT_VARIANCE`."""
     limit = 1 / math.sqrt(fan_in)
     return jax.random.uniform(key, shape, jnp.float32, -limit, limit)
+
+
+def with_variance(new: M, variance: float) -> M:
+    """A new module whose linear maps make `variance` of inputs of variance 1; what is not a matrix stays as it is."""
+    factor = math.sqrt(variance / INIT_VARIANCE)
+    return jax.tree.map(lambda leaf: leaf * factor if leaf.ndim == 2 else leaf, new)
 
 
 def along_last(vector: Float[Array, " D"], like: Float[Array, "..."]) -> Float[Array, "*ones D"]:

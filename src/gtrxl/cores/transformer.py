@@ -3,6 +3,7 @@
 T steps, L layers, M memory slots, P = M + 1 ring slots, H heads, K head width, D width, D_in input width.
 """
 
+import math
 from functools import partial
 
 import equinox as eqx
@@ -15,7 +16,7 @@ from gtrxl.cores.block import Block, steps_back
 from gtrxl.cores.contract import DTYPES, Core, check_dtype
 from gtrxl.cores.errors import CoreError, at_least
 from gtrxl.cores.gates import GATES, ResidualGate
-from gtrxl.cores.layers import Linear
+from gtrxl.cores.layers import INIT_VARIANCE, Linear, with_variance
 from gtrxl.cores.positions import window_code
 
 _policies = jax.checkpoint_policies
@@ -48,6 +49,8 @@ class Transformer(Core):
     `gate` is "none", "input", "output", "highway", "sigtanh" or "gru"; `norm_inputs` is the paper's identity map
     reordering. TrXL is `gate="none", norm_inputs=False`; GTrXL has any gate and `norm_inputs=True`.
     `head_dim=None` divides `d_model` among the heads; `gate_bias=None` is the paper's initial b_g.
+    `init_variance` is what a new linear map makes of inputs of variance 1. At 1/3 each submodule adds little to the stream at
+    first; at 1, which is common in JAX and Sonnet, it adds as much as there is, and norm and gates matter (docs/reproduce.md).
     """
 
     embed: Linear
@@ -70,6 +73,7 @@ class Transformer(Core):
         memory: int = 128,
         gate: str = "gru",
         gate_bias: float | None = None,
+        init_variance: float = INIT_VARIANCE,
         norm_inputs: bool = True,
         dtype: str = "float32",
         key: PRNGKeyArray,
@@ -90,14 +94,16 @@ class Transformer(Core):
         at_least("head_dim", head_dim, least=1, hint="the paper uses 64")
         mlp = d_model if mlp is None else mlp
         at_least("mlp", mlp, least=1, hint="it is the hidden width of the position-wise MLP; the paper uses 512")
+        if not 0 < init_variance < math.inf:
+            raise CoreError(f"init_variance must be positive and finite, got {init_variance}; 1 keeps the size of what goes in")
         if gate not in GATES:
             raise CoreError(f"gate must be one of {', '.join(GATES)}, got {gate!r}")
         embed_key, blocks_key = jax.random.split(key)
-        self.embed = Linear(input_size, d_model, key=embed_key)
+        self.embed = with_variance(Linear(input_size, d_model, key=embed_key), init_variance)
 
         @eqx.filter_vmap
         def stack(block_key: PRNGKeyArray) -> Block:
-            return Block(
+            block = Block(
                 d_model,
                 heads=heads,
                 head_dim=head_dim,
@@ -107,6 +113,7 @@ class Transformer(Core):
                 norm_inputs=norm_inputs,
                 key=block_key,
             )
+            return with_variance(block, init_variance)
 
         self.blocks = stack(jax.random.split(blocks_key, layers))
         self.input_size = input_size

@@ -14,6 +14,7 @@ import tyro
 
 from gtrxl.agent.vision import PAPER_CHANNELS, SMALL_CHANNELS
 from gtrxl.cores import CORES, CoreError, Transformer
+from gtrxl.cores.layers import INIT_VARIANCE
 from gtrxl.envs.host import HostTask, is_host
 from gtrxl.envs.sets import make_tasks, spell_tasks
 from gtrxl.learner import LEARNERS, VMPO, Learner
@@ -25,6 +26,10 @@ Algorithm = Literal["vmpo", "ppo", "vtrace"]
 
 CHANNELS: dict[str, tuple[int, ...]] = {"tiny": (8, 16, 16), "small": SMALL_CHANNELS, "paper": PAPER_CHANNELS}
 """Of the sections of the ResNet, by name."""
+
+
+TRANSFORMER_SIZES = ("layers", "heads", "head_dim", "mlp", "memory", "gate_bias", "init_variance", "dtype")
+"""Settings of `Net` that transformers take as they are."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -45,6 +50,8 @@ class Net:
     """Steps a transformer looks back, besides its own."""
     gate_bias: float | None = None
     """b_g; the paper's is 2 for GRU gates, 1 for others."""
+    init_variance: float = INIT_VARIANCE
+    """What a transformer's new linear maps make of inputs of variance 1; with less, layers begin closer to the identity."""
     skip: bool = False
     """LSTM and GRU: skip connections and outputs side by side, as the paper's LSTM."""
     torso: int = 64
@@ -70,7 +77,7 @@ class Net:
         """The arguments that this core takes."""
         kind = CORES[core][0]
         if kind is Transformer:
-            sizes = {name: getattr(self, name) for name in ("layers", "heads", "head_dim", "mlp", "memory", "gate_bias", "dtype")}
+            sizes = {name: getattr(self, name) for name in TRANSFORMER_SIZES}
         else:
             sizes = {"layers": self.layers, "dtype": self.dtype} | ({"skip": self.skip} if core in ("lstm", "gru") else {})
         return {"d_model": self.width, **sizes}

@@ -17,7 +17,19 @@ from gtrxl.runtime.config import Config, Net
 GYM: dict[str, Any] = {"eps_eta": 0.1, "eps_alpha": 0.05, "alpha_init": 0.3, "lam": 0.95}
 """V-MPO for a task that nothing is known about."""
 
-_PAPER_TRANSFORMER = Net(layers=12, width=512, heads=8, head_dim=64, mlp=512, memory=512, torso=256, channels="paper", hidden=256)
+_PAPER_TRANSFORMER = Net(
+    layers=12,
+    width=512,
+    heads=8,
+    head_dim=64,
+    mlp=512,
+    memory=512,
+    # The paper is silent about it: the default of the library that its authors use, with which TrXL fails as theirs did.
+    init_variance=1.0,
+    torso=256,
+    channels="paper",
+    hidden=256,
+)
 _PAPER_RECURRENT = Net(layers=3, width=256, skip=True, torso=256, channels="paper", hidden=256)
 
 
