@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtrxl.envs.dmlab_levels import LEVELS, SETS
+from gtrxl.envs.dmlab_levels import LEVELS, SETS, split_of
 from gtrxl.envs.errors import TaskError
 from gtrxl.envs.human import average, normalised, splits
 
@@ -93,3 +93,19 @@ def test_bad_scores_are_one_line():
 
 SUM_HUMAN, SUM_RANDOM = 3110.15, 72.617
 """Of the 30 rows of the source."""
+
+
+@pytest.mark.parametrize(
+    ("task", "split"),
+    [
+        ("rooms_watermaze:height=24,width=32", "memory"),
+        ("dmlab:explore_goal_locations_large", "memory"),
+        ("rooms_collect_good_objects", "reactive"),
+        ("dmlab:rooms_collect_good_objects_test", "reactive"),
+        ("psychlab_arbitrary_visuomotor_mapping:reduced=0", "reactive"),
+        ("t-maze:corridor=4", None),
+        ("gym:CartPole-v1", None),
+    ],
+)
+def test_the_split_of_a_task_is_its_level_s(task, split):
+    assert split_of(task) == split

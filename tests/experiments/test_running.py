@@ -55,6 +55,34 @@ def test_rows_say_what_was_run_and_name_what_cannot_be_read(tmp_path: Path):
     assert second.name in said[0]
 
 
+def test_a_run_on_levels_has_a_curve_for_each_split(tmp_path: Path):
+    """Its point is the mean of the split's levels, each with its latest score, from when each has one."""
+    first, *_ = plan("final", "laptop")
+    folder = tmp_path / "runs" / first.name
+    folder.mkdir(parents=True)
+    configs.write(first.config, folder / "config.json")
+    levels = ("rooms_watermaze", "explore_goal_locations_small", "rooms_collect_good_objects")
+    seen = ((10.0, None, None), (None, 30.0, 50.0), (20.0, None, 60.0))
+    reports = [
+        {
+            "frames": 100 * (n + 1),
+            "seconds": 1.0,
+            "return_mean": 1.0,
+            "episodes": 4,
+            "tasks": {
+                name: {"normalised": score, "episodes": 0 if score is None else 2}
+                for name, score in zip(levels, scores, strict=True)
+            },
+        }
+        for n, scores in enumerate(seen)
+    ]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in reports))
+    collect(tmp_path, "final", "laptop")
+    (row,) = read(tmp_path).rows
+    assert row["splits"] == {"memory": [[200, 20.0, 2], [300, 25.0, 2]], "reactive": [[200, 50.0, 2], [300, 60.0, 2]]}
+    assert row["scores"] == {"perfect memory": 100.0, "random": 0.0}
+
+
 @pytest.mark.slow
 def test_numpad_from_one_command_to_its_page(tmp_path: Path, capsys):
     assert main(["reproduce", "numpad", "--scale", "quick", "--out", str(tmp_path)]) == 0

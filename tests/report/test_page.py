@@ -17,7 +17,7 @@ from gtrxl.report.page import report
 from tests.browser import CHROMIUM, Browser
 from tests.report.made_up import everything, rows, write
 
-EXPERIMENTS = ("gates", "params", "numpad", "sensitivity", "divergence", "draws", "identity-init", "horizon", "avm")
+EXPERIMENTS = ("final", "gates", "params", "numpad", "sensitivity", "divergence", "draws", "identity-init", "horizon", "avm")
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,9 @@ def test_every_experiment_with_runs_has_its_figure_table_and_data(made: tuple[Pa
         assert len(data) > 2
         assert all(len(each) == len(data[0]) for each in data)
         ElementTree.fromstring((page.parent / "report" / f"{name}-quick.svg").read_text())  # whole, and nothing but SVG
-    assert text.count("<svg") == text.count("</svg>") == 6 * 1 + 2 * 3 + 4  # ranks have 3 panels, numpad has one more than sizes
+    assert (
+        text.count("<svg") == text.count("</svg>") == 6 * 1 + 3 * 3 + 4
+    )  # ranks and splits have 3 panels, numpad has one more than sizes
 
 
 def test_the_page_needs_nothing_beside_it(made: tuple[Path, str, str]):
@@ -55,6 +57,20 @@ def test_what_holds_is_said_beside_the_papers_numbers(made: tuple[Path, str, str
     assert "Holds: GTrXL (GRU) above LSTM" in said
     assert "117.6 ± 0.3" in text
     assert "TrXL-I.01 (under way, 100%)" in said
+
+
+def test_a_set_of_levels_is_shown_whole_and_by_split(made: tuple[Path, str, str]):
+    page, _, said = made
+    scores = {}
+    for levels in ("lab12", "memory levels", "reactive levels"):
+        found = re.search(rf"{levels}\s+GTrXL \(GRU\)\s+3\s+([\d.]+)", said)
+        assert found, said
+        scores[levels] = float(found[1])
+        assert f"GTrXL (GRU) above LSTM on {levels}" in said
+    assert scores["memory levels"] == pytest.approx(scores["lab12"] / 2, abs=0.2)
+    assert scores["reactive levels"] == pytest.approx(scores["lab12"] * 1.5, abs=0.2)
+    data = list(csv.DictReader((page.parent / "report" / "final-quick.csv").read_text().splitlines()))
+    assert {each["task"] for each in data} == {"lab12", "lab12 (memory)", "lab12 (reactive)"}
 
 
 def test_divergence_counts_the_runs_that_ended_so(made: tuple[Path, str, str]):

@@ -37,6 +37,8 @@ def test_good_rows_come_back_as_they_were(tmp_path: Path):
         (json.dumps(row(curve=[[10**400, 2, 3]])), "curve"),
         (json.dumps(row(curve=[[2, 1.0, 3], [1, 1.0, 3]])), "must go on in frames"),
         (json.dumps(row(curve=[[2, 1.0, -3]])), "0 episodes"),
+        (json.dumps(row(splits=[1])), "splits must be dict"),
+        (json.dumps(row(splits={"memory": [[1, 2]]})), "its curve of 'memory' must have the numbers"),
         (json.dumps(row(planned_frames=0)), "planned_frames must be at least 1"),
         (json.dumps(row(frames=10**400)), "frames must be finite"),
         (json.dumps(row(set="atari")), "set must be one of"),

@@ -6,6 +6,7 @@ The scores are those of google-deepmind/scalable_agent, dmlab30.py at 6c0c8a7; t
 import dataclasses
 import types
 from collections.abc import Mapping
+from typing import Literal
 
 FOLDER = "contributed/dmlab30/"
 """Where DeepMind Lab keeps the thirty."""
@@ -114,6 +115,12 @@ def path(name: str) -> str:
 def level_of(name: str) -> LabLevel | None:
     """The level that this name trains on or is scored on; None if it is not of the thirty."""
     return LEVELS.get(name) or LEVELS.get(name.removesuffix("_test") + "_train")
+
+
+def split_of(task: str) -> Literal["memory", "reactive"] | None:
+    """The paper's split of the level that a task plays, in DeepMind Lab or in this package; None for other tasks."""
+    level = level_of(task.removeprefix("dmlab:").partition(":")[0])
+    return None if level is None else "memory" if level.memory else "reactive"
 
 
 def instead(name: str) -> str:

@@ -7,6 +7,7 @@ Rows are made from the runs' folders, so that they can be made again at any time
 """
 
 import contextlib
+import functools
 import json
 import os
 import sys
@@ -18,9 +19,10 @@ from typing import Any, Literal
 import equinox as eqx
 import jax
 
-from gtrxl.envs.catalogue import make_task
+from gtrxl.envs.dmlab_levels import split_of
 from gtrxl.envs.host import is_host
 from gtrxl.envs.scores import load
+from gtrxl.envs.sets import make_tasks
 from gtrxl.experiments.catalogue import SCALES
 from gtrxl.experiments.errors import ExperimentError
 from gtrxl.experiments.planning import Planned, experiment_of, plan
@@ -29,6 +31,7 @@ from gtrxl.runtime.errors import first_line
 from gtrxl.runtime.metrics import read
 from gtrxl.runtime.provenance import provenance
 from gtrxl.runtime.runs import read_config
+from gtrxl.runtime.set_rows import Scale
 from gtrxl.runtime.sweeps import sweep
 
 KEPT_POINTS = 100
@@ -143,6 +146,7 @@ def _row(planned: Planned, folder: Path, runs: str, scale: str) -> dict[str, Any
         "seconds": round(last.get("seconds", 0.0), 1),
         "frames_per_second": _middle(rows),
         "curve": _curve(rows),
+        "splits": _splits(rows),
         "scores": _scores(config.task),
         "config": configs.as_dict(config),
         **_sizes(config),
@@ -167,15 +171,36 @@ def _curve(rows: list[dict[str, Any]]) -> list[list[int | float]]:
     return points
 
 
+def _splits(rows: list[dict[str, Any]]) -> dict[str, list[list[int | float]]]:
+    """Of a run on several levels of DMLab-30, a curve for those that need memory and one for the others: points as in `curve`,
+    with the mean over the levels of their latest score. Begins when each of them has one; empty for other runs."""
+    levels = {name: split_of(name) for row in rows[:1] for name in row.get("tasks") or ()}
+    found: dict[str, list[dict[str, Any]]] = {}
+    latest: dict[str, float] = {}
+    for row in rows:
+        tasks = row.get("tasks") or {}
+        latest |= {name: of["normalised"] for name, of in tasks.items() if of["normalised"] is not None}
+        for split in dict.fromkeys(levels.values()):
+            mine = [name for name, of in levels.items() if of == split]
+            mean = sum(latest[name] for name in mine) / len(mine) if all(name in latest for name in mine) else None
+            point = {"frames": row["frames"], "return_mean": mean, "episodes": sum(tasks[name]["episodes"] for name in mine)}
+            found.setdefault(split or "", []).append(point)
+    return {split: _curve(points) for split, points in found.items()} if len(found) > 1 and "" not in found else {}
+
+
 def _middle(rows: list[dict[str, Any]]) -> float | None:
     speeds = sorted(row["frames_per_second"] for row in rows if row.get("frames_per_second"))
     return round(speeds[len(speeds) // 2], 1) if speeds else None
 
 
+@functools.cache
 def _scores(task: str) -> dict[str, float] | None:
-    """The reference scores that are kept for a task: random, without memory, with a perfect one."""
-    if is_host(task) or "+" in task:
+    """The reference scores that are kept for a task: random, without memory, with a perfect one; of a set, its scale's ends."""
+    if is_host(task):
         return None
+    tasks = make_tasks(task)
+    if len(tasks) > 1:
+        return Scale(tasks).lines or None
     known = load().get(task)
     if known is None:
         return None
@@ -194,7 +219,8 @@ def _sizes(config: configs.Config[Any]) -> dict[str, int | None]:
         return {"parameters": None, "state_bytes": None}
     wanted = json.dumps([config.task, config.core, configs.as_dict(config)["net"]])
     if wanted not in _SIZES:
-        agent = eqx.filter_eval_shape(lambda: make_agent(config, make_task(config.task), jax.random.key(0)))
+        tasks = make_tasks(config.task)
+        agent = eqx.filter_eval_shape(lambda: make_agent(config, tasks[0], jax.random.key(0), values=len(tasks)))
         state = eqx.filter_eval_shape(lambda: agent.core.initial_state())
         leaves = jax.tree.leaves(eqx.filter(agent, lambda leaf: hasattr(leaf, "shape")))
         _SIZES[wanted] = {

@@ -3,7 +3,9 @@
 Other scales, other tasks: orders can be compared, sizes of scores cannot.
 """
 
-ABLATION = {
+Score = tuple[float, float, float | None, float | None]
+
+ABLATION: dict[str, Score] = {
     "LSTM": (99.3, 1.0, 84.0, 0.4),
     "TrXL": (5.0, 0.2, 5.0, 0.2),
     "TrXL-I": (107.0, 1.2, 87.4, 0.3),

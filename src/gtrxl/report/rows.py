@@ -40,6 +40,7 @@ OPTIONAL: dict[str, Kind] = {
     "state_bytes": int,
     "bounds": dict,
     "scores": dict,
+    "splits": dict,
     "commits": list,
     "config": dict,
 }
@@ -117,7 +118,7 @@ def _checked(line: str) -> tuple[Row | None, str]:
     for name in NEEDED:
         if name not in row:
             return None, f"run {row.get('run', '?')!s:.60} has no {name!r}"
-    wrong = next(filter(None, (check(row) for check in (_wrong_kind, _wrong_place, _wrong_curve))), None)
+    wrong = next(filter(None, (check(row) for check in (_wrong_kind, _wrong_place, _wrong_curves))), None)
     return (row, "") if wrong is None else (None, f"run {row['run']!s:.60}: {wrong}")
 
 
@@ -150,19 +151,25 @@ def _wrong_place(row: Row) -> str | None:
     return None if row["model"] in models else f"model {row['model']!r:.60} is none of {row['set']}'s"
 
 
-def _wrong_curve(row: Row) -> str | None:
-    if not row["curve"]:
+def _wrong_curves(row: Row) -> str | None:
+    named = {"curve": row["curve"], **{f"curve of {split!r:.20}": curve for split, curve in (row.get("splits") or {}).items()}}
+    wrong = ((name, _wrong_curve(curve)) for name, curve in named.items())
+    return next((f"its {name} {reason}" for name, reason in wrong if reason is not None), None)
+
+
+def _wrong_curve(curve: Any) -> str | None:
+    if curve == []:
         return None
     try:
-        points: np.ndarray = np.asarray(row["curve"])
+        points: np.ndarray = np.asarray(curve)
     except ValueError:
         points = np.empty(0)
     if points.dtype.kind not in "if" or points.ndim != 2 or points.shape[-1] != 3:
-        return "its curve must have the numbers [frames, return, episodes] in each point"
+        return "must have the numbers [frames, return, episodes] in each point"
     if not np.isfinite(points).all():
-        return "its curve has numbers that are not finite"
+        return "has numbers that are not finite"
     if not (np.diff(points[:, 0], prepend=-1) > 0).all() or (points[:, 2] < 0).any():
-        return "its curve must go on in frames, with no fewer than 0 episodes in each point"
+        return "must go on in frames, with no fewer than 0 episodes in each point"
     return None
 
 

@@ -90,27 +90,49 @@ def _mean(of: Summary) -> str:
     return f"{of.mean:z.1f} ± {of.error:z.1f}" if of.count > 1 else f"{of.mean:z.1f}"
 
 
+def _with_splits(rows: Sequence[Row]) -> list[Row]:
+    """Each run, and once more for each split of its tasks, with the split's curve."""
+    splits = dict.fromkeys(split for row in rows for split in row.get("splits") or ())
+    shown = list(rows)
+    for split in splits:
+        for row in rows:
+            if split in (row.get("splits") or {}):
+                task = f"{row['task']} ({split})"
+                shown.append({**row, "goal": f"{split} levels", "task": task, "curve": row["splits"][split]})
+    return shown
+
+
 def _learning(experiment: Experiment, rows: Sequence[Row]) -> Made:
-    """Learning curves, and a table of final scores beside the paper's."""
-    panels, levels = _curve_panels(rows)
-    scaled = _scaled(rows)
-    scores = {model: _scores(runs, scaled=scaled) for model, runs in _models(rows).items()}
+    """Learning curves, and a table of final scores beside the paper's; on several levels, also of each split by itself."""
+    shown = _with_splits(rows)
+    panels, levels = _curve_panels(shown)
+    scaled = _scaled(shown)
     unit = "score of 100" if scaled else "return"
-    table: Table = [["model", "runs", f"{unit}, mean ± error", "interquartile mean", "100-capped", "paper", "paper, capped"]]
+    several = len(panels) > 1
+    header = ["model", "runs", f"{unit}, mean ± error", "interquartile mean", "100-capped", "paper", "paper, capped"]
+    table: Table = [["levels"] * several + header]
+    comparisons: list[Comparison] = []
+    for goal in panels:
+        here = [row for row in shown if row["goal"] == goal]
+        scores = {model: _scores(runs, scaled=scaled) for model, runs in _models(here).items()}
+        told = paper.ABLATION if experiment.id in ("gates", "final") and goal == rows[0]["goal"] else {}
+        table += [[goal] * several + cells for cells in _final_scores(scores, told, scaled=scaled)]
+        comparisons += [compare(*pair, scores, where=goal if several else "") for pair in experiment.pairs]
+    return Made(_curves(shown, panels, levels), table, Curves(shown), comparisons, _scoreless(rows))
+
+
+def _final_scores(scores: Mapping[str, Sequence[float]], theirs: Mapping[str, paper.Score], *, scaled: bool) -> Table:
+    """A line for each model: how many runs, what they come to, and what the paper has."""
+    lines: Table = []
     for model, found in scores.items():
         if not found:
             continue
         whole = summary(found)
         capped = _mean(summary([min(value, 100.0) for value in found])) if scaled else "-"
-        theirs = paper.ABLATION.get(model) if experiment.id in ("gates", "final") else None
-        told = (
-            ["-", "-"]
-            if theirs is None
-            else [f"{theirs[0]} ± {theirs[1]}", "-" if theirs[2] is None else f"{theirs[2]} ± {theirs[3]}"]
-        )
-        table.append([model, str(whole.count), _mean(whole), _interval(whole), capped, *told])
-    comparisons = [compare(*pair, scores) for pair in experiment.pairs]
-    return Made(_curves(rows, panels, levels), table, Curves(rows), comparisons, _scoreless(rows))
+        told = theirs.get(model)
+        beside = ["-", "-"] if told is None else [f"{told[0]} ± {told[1]}", "-" if told[2] is None else f"{told[2]} ± {told[3]}"]
+        lines.append([model, str(whole.count), _mean(whole), _interval(whole), capped, *beside])
+    return lines
 
 
 def _curves(rows: Sequence[Row], panels: Mapping[str, Any], levels: Mapping[str, Any]) -> figures.Picture:
@@ -265,17 +287,18 @@ def _horizon(experiment: Experiment, rows: Sequence[Row]) -> Made:
     """How often each core is right, against how far back it must remember; what a step and a memory cost."""
     groups: dict[str, list[figures.Spread]] = {}
     table: Table = [["model", "steps to remember", "runs", "solved (95 %)", "interquartile mean", "frames/s", "bytes of memory"]]
-    pooled: dict[str, list[float]] = {}
+    comparisons: list[Comparison] = []
     data: list[list[Any]] = [["steps", "model", "run", "return", "frames per second", "bytes"]]
     for dial in sorted({row.get("dial") or 0.0 for row in rows}):
         here = [row for row in rows if (row.get("dial") or 0.0) == dial]
+        scores = {model: _scores(runs) for model, runs in _models(here).items()}
+        comparisons += [compare(*pair, scores, where=here[0]["goal"]) for pair in experiment.pairs]
         for model, runs in _models(here).items():
             scored = _scored(runs)
             found = [value for _, value in scored]
             if not found:
                 continue
             whole = summary(found)
-            pooled.setdefault(model, []).extend(found)
             groups.setdefault(model, []).append((dial, whole.iqm, whole.low, whole.high))
             speeds = sorted(row["frames_per_second"] for row in runs if row.get("frames_per_second"))
             speed = f"{speeds[len(speeds) // 2]:,.0f}" if speeds else "-"
@@ -294,7 +317,6 @@ def _horizon(experiment: Experiment, rows: Sequence[Row]) -> Made:
                 ]
             )
             data += [[dial, model, row["run"], value, row.get("frames_per_second"), bytes_] for row, value in scored]
-    comparisons = [compare(*pair, pooled) for pair in experiment.pairs]
     places = {dial: f"{dial:g}" for dial in sorted({row.get("dial") or 0.0 for row in rows})}
     caption = "Interquartile means with 95 % intervals; models beside each other where they are alike."
     picture = figures.against(
