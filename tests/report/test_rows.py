@@ -19,6 +19,14 @@ def test_good_rows_come_back_as_they_were(tmp_path: Path):
     assert found.problems == ()
 
 
+def test_folders_of_runs_are_not_looked_into(tmp_path: Path):
+    """Runs that are under way make and remove folders there at any moment."""
+    write(tmp_path, [row()])
+    write(tmp_path / "some" / "runs", [row(number=1)], name="lstm.00")
+    write(tmp_path / "runs", [row(number=2)], name="kept")
+    assert sorted(each["draw"] for each in read(tmp_path).rows) == [0, 2], "a folder that is only called runs is another matter"
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [

@@ -6,8 +6,9 @@ A row is one run. What is needed of it is checked here once; a row that lacks it
 import dataclasses
 import json
 import math
+import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,7 @@ def read(folder: Path) -> Found:
     rows: list[Row] = []
     problems: list[str] = []
     seen: dict[tuple[str | int, ...], str] = {}
-    for file in sorted(folder.rglob("rows.jsonl")):
+    for file in sorted(_files(folder)):
         where = file.relative_to(folder).as_posix()
         try:
             lines = file.read_text(encoding="utf-8", errors="replace").split("\n")
@@ -91,6 +92,14 @@ def read(folder: Path) -> Found:
             seen |= dict.fromkeys(names, where)
             rows.append(row)
     return Found(tuple(rows), (*problems, *_without_rows(folder)))
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """Every file of rows. Not by `rglob`: in the folders of runs that are under way, checkpoints come and go."""
+    for place, folders, names in os.walk(folder):
+        if "rows.jsonl" in (*names, *folders):
+            yield Path(place, "rows.jsonl")
+            folders[:] = [name for name in folders if name != "runs"]
 
 
 _PLACE = ("set", "scale", "model", "goal", "draw")
