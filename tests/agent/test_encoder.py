@@ -147,6 +147,7 @@ class Signs(Task):
         return {"eye": eye, "told": jnp.int32([7, -1]), "vector": state[1:].astype(jnp.float32)}
 
 
+@pytest.mark.slow
 def test_a_compiled_task_with_pictures_runs_in_the_loop():
     task = Signs()
     loop = Loop(task=task, update=Update(learner=VMPO(target_period=2), discount=0.9, popart_step=1e-2), streams=2, unroll=4)

@@ -148,6 +148,7 @@ def train(folder, config, fleets=None):
     return hosted.train(config, BOTH, run=folder, quiet=True, board=False, open_fleet=fleets or open_fleet)
 
 
+@pytest.mark.slow
 def test_a_run_of_two_tasks_reports_each_and_goes_on(tmp_path):
     run = train(tmp_path / "run", tiny())
     assert run.status == "finished"
@@ -236,6 +237,7 @@ def test_two_levels_train_on_actors_and_a_lab_that_ends_its_process_is_started_a
     assert json.loads((run.folder / "config.json").read_text())["task"] == TWO_LEVELS
 
 
+@pytest.mark.slow
 def test_all_thirty_levels_train_at_once(lab, tmp_path):
     """In this process, where the stand-in does no harm: thirty actors of one level each, a row for each, the three splits."""
     lab.setenv("FAKE_LAB_FRAMES", "8")
