@@ -148,14 +148,14 @@ RUNS: Mapping[str, RunSet] = {
                 "laptop": Scale(
                     (
                         Goal("grid-numpad", 1_500_000, "2 x 2", 2),
-                        Goal("grid-numpad-3x3", 10_000_000, "3 x 3", 3),
-                        Goal("grid-numpad-4x4", 10_000_000, "4 x 4", 4),
+                        Goal("grid-numpad-3x3", 8_000_000, "3 x 3", 3),
+                        Goal("grid-numpad-4x4", 8_000_000, "4 x 4", 4),
                     ),
                     (_LONG_LSTM, GRU),
                     5,
                     "grid",
                     net={"init_variance": 1.0},
-                    hours=1.3,
+                    hours=1.1,
                 ),
                 "paper": Scale(
                     (
