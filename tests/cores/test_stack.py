@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from gtrxl import Memory, make_core
+from gtrxl import Memory, Transformer, make_core
 from tests.cores import reference
 from tests.cores.building import assert_close, random_core, unroll
 from tests.cores.weights import weights_of
@@ -56,9 +56,10 @@ def test_memory_kept_from_other_weights_is_read_with_the_present_ones(name):
 @pytest.mark.parametrize("name", reference.VARIANTS)
 def test_new_weights_have_the_variance_that_was_asked_for_and_nothing_else_changes(name):
     def built(variance):
-        return make_core(
-            name, input_size=64, d_model=64, layers=3, heads=2, memory=4, init_variance=variance, key=jax.random.key(4)
-        )
+        sizes = {"input_size": 64, "d_model": 64, "layers": 3, "heads": 2, "memory": 4}
+        core = make_core(name, **sizes, init_variance=variance, key=jax.random.key(4))
+        assert isinstance(core, Transformer)
+        return core
 
     usual, asked = built(1 / 3), built(0.75)
     for one, other in zip(jax.tree.leaves(usual), jax.tree.leaves(asked), strict=True):
