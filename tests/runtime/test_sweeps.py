@@ -5,6 +5,7 @@ import os
 import signal
 import threading
 import time
+from collections import deque
 
 import pytest
 
@@ -102,6 +103,18 @@ def test_a_crash_is_tried_again_once(tmp_path, monkeypatch):
     assert sorted(workers.log) == ["a", "a", "b", "b", "c"]
     assert workers.log[:2] == ["a", "b"]
     assert said[0] == "b crashed: boom; going on with it"
+
+
+def test_what_others_work_on_is_left_for_the_end(tmp_path):
+    """Two sweeps of one folder share the runs; neither waits for the other's while there are others to do."""
+    left = deque(("one", "two", "three"))
+    for name in left:
+        (tmp_path / name).mkdir()
+    with sweeps._locked(tmp_path / "one"), sweeps._locked(tmp_path / "three"):
+        assert [sweeps._next(tmp_path, left) for _ in range(3)] == ["two", "one", "three"]
+    left = deque(("one", "two"))
+    assert sweeps._next(tmp_path, left) == "one", "a lock that was let go is none"
+    assert list(left) == ["two"]
 
 
 def test_an_interrupt_stops_what_is_under_way_and_starts_no_more(tmp_path):

@@ -154,6 +154,25 @@ def _locked(folder: Path) -> Iterator[None]:
         yield
 
 
+def _next(home: Path, left: deque[str]) -> str:
+    """Takes the first run that nobody works on; where others work on all of them, the first one, which waits for its lock."""
+    name = next((name for name in left if not _is_taken(home / name)), left[0])
+    left.remove(name)
+    return name
+
+
+def _is_taken(folder: Path) -> bool:
+    """Whether a process works on this run now."""
+    with contextlib.suppress(ImportError, OSError), (folder / "lock").open("a") as file:
+        import fcntl
+
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
 @runtime_checkable
 class _Workers(Protocol):
     """Where runs are done."""
@@ -179,7 +198,7 @@ def _do(workers: _Workers, home: Path, left: deque[str], *, say: Any) -> dict[st
     try:
         while left or under_way:
             while left and len(under_way) < workers.jobs:
-                name = left.popleft()
+                name = _next(home, left)
                 tries[name] += 1
                 under_way[name] = workers.start(home / name)
             for name, why in [(name, workers.ended(handle)) for name, handle in under_way.items()]:
