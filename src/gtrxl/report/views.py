@@ -153,7 +153,7 @@ def _line(row: Row) -> list[list[int | float]]:
 def _curve_panels(rows: Sequence[Row]) -> tuple[dict[str, dict[str, list[Any]]], dict[str, dict[str, float]]]:
     panels: dict[str, dict[str, list[Any]]] = {}
     levels: dict[str, dict[str, float]] = {}
-    for goal in dict.fromkeys(row["goal"] for row in rows):
+    for goal in dict.fromkeys(row["goal"] for row in sorted(rows, key=lambda row: row.get("dial") or 0.0)):
         here = [row for row in rows if row["goal"] == goal]
         panels[goal] = {model: [_line(row) for row in runs] for model, runs in _models(here).items()}
         levels[goal] = _levels(here)
