@@ -107,7 +107,7 @@ def test_a_crash_is_tried_again_once(tmp_path, monkeypatch):
 
 def test_what_others_work_on_is_left_for_the_end(tmp_path):
     """Two sweeps of one folder share the runs; neither waits for the other's while there are others to do."""
-    left = deque(("one", "two", "three"))
+    left: deque[str] = deque(("one", "two", "three"))
     for name in left:
         (tmp_path / name).mkdir()
     with sweeps._locked(tmp_path / "one"), sweeps._locked(tmp_path / "three"):
