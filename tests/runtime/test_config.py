@@ -57,28 +57,33 @@ def test_the_paper_s_preset_has_the_paper_s_sizes():
     assert (lstm.layers, lstm.width, lstm.skip) == (3, 256, True)
 
 
+ODD_NET = Net(
+    layers=3,
+    width=12,
+    heads=3,
+    head_dim=2,
+    mlp=5,
+    memory=7,
+    gate_bias=0.25,
+    init_variance=0.5,
+    skip=True,
+    torso=6,
+    hidden=5,
+    dtype="bfloat16",
+)
+"""Sizes of which none is the default's."""
+
+
 @pytest.mark.parametrize("core", CORES)
 def test_sizes_reach_the_core(core):
-    net = Net(
-        layers=3,
-        width=12,
-        heads=3,
-        head_dim=2,
-        mlp=5,
-        memory=7,
-        gate_bias=0.25,
-        init_variance=0.5,
-        skip=True,
-        torso=6,
-        dtype="bfloat16",
-    )
-    config = dataclasses.replace(defaults(core=core), net=net)
+    config = dataclasses.replace(defaults(core=core), net=ODD_NET)
     agent = eqx.filter_eval_shape(lambda: make_agent(config, make_task(config.task), jax.random.key(0)))
     assert agent.torso.second.weight.shape == (6, 6)
     assert agent.core.input_size == 6
     assert agent.core.dtype == "bfloat16"
     if CORES[core][0] is Transformer:
         assert agent.core.memory == 7
+        assert (config.net.core_sizes(core)["gate_bias"], config.net.core_sizes(core)["init_variance"]) == (0.25, 0.5)
         assert agent.core.blocks.attention.u.shape == (3, 3, 2)
         assert agent.core.blocks.mlp.first.weight.shape == (3, 12, 5)
     elif core in ("lstm", "gru"):
@@ -89,20 +94,6 @@ def odd(algorithm, core) -> Config:
     """Settings of which none is the default's."""
     base = defaults(algorithm=algorithm, core=core)
     learner = dataclasses.replace(base.learner, learning_rate=0.00125, lam=0.5, target_period=3)
-    net = Net(
-        layers=3,
-        width=10,
-        heads=1,
-        head_dim=3,
-        mlp=4,
-        memory=9,
-        gate_bias=0.5,
-        init_variance=0.5,
-        skip=True,
-        torso=5,
-        hidden=6,
-        dtype="bfloat16",
-    )
     return dataclasses.replace(
         base,
         task="t-maze:corridor=7",
@@ -115,7 +106,7 @@ def odd(algorithm, core) -> Config:
         devices=1,
         reports=7,
         checkpoint_every=2,
-        net=net,
+        net=ODD_NET,
         learner=learner,
     )
 
