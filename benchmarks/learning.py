@@ -60,7 +60,9 @@ SETS: dict[str, list[Planned]] = {
     ],
     "t-maze": [Planned("t-maze", core, seed, ("--devices", "1")) for seed in range(3) for core in ("gtrxl-gru", "none")],
     "pixels": [
-        Planned(ROOMS, core, seed, ("--devices", "1", *SMALL_EYES)) for seed in range(SEEDS) for core in ("gtrxl-gru", "none")
+        Planned(ROOMS, core, seed, ("--devices", "1", *SMALL_EYES, *more))
+        for seed in range(SEEDS)
+        for core, more in (("gtrxl-gru", ("--net.init-variance", "1")), ("none", ()))
     ],
     "numpad-2x2": [Planned("numpad-2x2", core, 0, ("--devices", "1")) for core in ("gtrxl-gru", "lstm")],
 }
