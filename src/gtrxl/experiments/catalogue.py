@@ -155,7 +155,7 @@ RUNS: Mapping[str, RunSet] = {
                     5,
                     "grid",
                     net={"init_variance": 1.0},
-                    hours=1.1,
+                    hours=1.5,
                 ),
                 "paper": Scale(
                     (
