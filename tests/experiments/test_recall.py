@@ -127,6 +127,7 @@ def test_the_cores_compared_are_of_one_size():
     assert max(sizes.values()) < 1.06 * min(sizes.values()), sizes
 
 
+@pytest.mark.slow
 def test_the_smallest_experiment_from_start_to_picture(tmp_path: pathlib.Path):
     reports = []
     results = recall.run(TINY, lambda *report: reports.append(report), chunk=2)

@@ -199,6 +199,7 @@ def main(path: str) -> None:
     np.savez(path, *saved)
 
 
+@pytest.mark.slow
 def test_two_devices_change_rounding_only(begun, two_periods, tmp_path):
     """Of one task, and of two. In a process of its own, because devices are counted once per process."""
     path, of_set = tmp_path / "two.npz", run(SET, first(SET), 2)

@@ -209,6 +209,7 @@ def lab(tmp_path, monkeypatch):
 TWO_LEVELS = "dmlab:rooms_watermaze:height=8,width=8+dmlab:explore_goal_locations_small:height=8,width=8"
 
 
+@pytest.mark.slow
 def test_two_levels_train_on_actors_and_a_lab_that_ends_its_process_is_started_anew(lab, tmp_path):
     lab.setenv("FAKE_LAB_FRAMES", "24")
     (tmp_path / "exit").write_text("")
