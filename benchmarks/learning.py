@@ -64,7 +64,8 @@ SETS: dict[str, list[Planned]] = {
         for seed in range(SEEDS)
         for core, more in (("gtrxl-gru", ("--net.init-variance", "1")), ("none", ()))
     ],
-    "numpad-2x2": [Planned("numpad-2x2", core, 0, ("--devices", "1")) for core in ("gtrxl-gru", "lstm")],
+    "numpad-2x2": [Planned("numpad-2x2", core, 0, ("--devices", "1")) for core in ("gtrxl-gru", "lstm")]
+    + [Planned("numpad-2x2", "gtrxl-gru", seed, ("--devices", "1", "--steps", "2500000")) for seed in (1, 2)],
 }
 """Name -> runs, with the default settings of each task and core; `first` is the README's first command, on all cores."""
 
