@@ -51,6 +51,14 @@ def test_runs_of_different_lengths_are_compared_after_the_same_frames():
     assert lines[2:] == ["| lstm | 19.0, 19.0 | 19.0 |"]  # points 180, 190, 200; the run of 100 frames is left out
 
 
+def test_the_middle_of_curves_with_other_reports_is_taken_at_the_same_frames():
+    often = [[10.0 * n, 0.0, 10.0 * n] for n in range(1, 6)]  # its return is its frames
+    seldom = [[20.0, 0.0, 120.0], [40.0, 0.0, 140.0], [80.0, 0.0, 180.0]]  # 100 more
+    assert learning.middle([often]) == ([10, 20, 30, 40, 50], [10, 20, 30, 40, 50])
+    assert learning.middle([often, seldom]) == ([20, 30, 40, 50], [70, 80, 90, 100])
+    assert learning.middle([seldom, often, often])[1] == [20, 30, 40, 50]
+
+
 def test_a_figure_is_drawn_and_levels_that_are_close_share_a_line(folder):
     made = learning.record(folder, command="")
     learning.draw([made], {"t-maze": {"perfect": 100.0, "random": 1.0, "none": 2.0}}, [folder / "figure.png"])

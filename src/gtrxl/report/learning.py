@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 Record = Mapping[str, Any]
 
 COLOURS = {
@@ -96,6 +98,14 @@ def table(records: Sequence[Record]) -> str:
     return "\n".join(lines)
 
 
+def middle(curves: Sequence[Sequence[Sequence[int | float]]]) -> tuple[list[int | float], list[float]]:
+    """Frames, and the median of the curves there: as far as all of them go, each read between its own points."""
+    first, last = max(points[0][0] for points in curves), min(points[-1][0] for points in curves)
+    frames = sorted({at for points in curves for at, *_ in points if first <= at <= last})
+    read = [np.interp(frames, [p[0] for p in points], [p[2] for p in points]) for points in curves]
+    return frames, np.median(read, axis=0).tolist()
+
+
 def draw(
     records: Sequence[Record],
     scores: Mapping[str, Mapping[str, float]],
@@ -127,10 +137,9 @@ def draw(
             colour = COLOURS.get(core, "#444444")
             for points in runs:
                 axis.plot([p[0] / 1e6 for p in points], [p[2] for p in points], color=colour, linewidth=0.8, alpha=0.45)
-            shared = min(map(len, runs))
-            middle = [statistics.median(points[i][2] for points in runs) for i in range(shared)]
             label = f"{core} ({len(runs)} seed{'s' if len(runs) > 1 else ''})"
-            axis.plot([p[0] / 1e6 for p in runs[0][:shared]], middle, color=colour, linewidth=2.0, label=label)
+            frames, levels = middle(runs)
+            axis.plot([at / 1e6 for at in frames], levels, color=colour, linewidth=2.0, label=label)
         name, _, settings = task.partition(":")
         axis.set_title("\n".join([name, *textwrap.wrap(settings.replace(",", ", "), 70)]), fontsize=10)
         axis.set_xlabel("million frames")
