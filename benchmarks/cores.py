@@ -30,7 +30,7 @@ from costs import (
 )
 from limits import Limits, machine, pin
 from race import Contender, Progress, Result, Rules, many, race
-from tables import growth, is_busy, judge, show_acting, show_growth, show_learning, show_machine, show_targets
+from tables import LEARNS, growth, is_busy, judge, show_acting, show_growth, show_learning, show_machine, show_targets
 
 T = 95
 WIDTH = 150
@@ -144,7 +144,7 @@ def learning(run: Run, size: Size, streams: int, *, rivals: bool) -> list[dict[s
         contenders += library.learning(size, streams, T)
     *results, matmul = run.race([*contenders, run.limits.matmul], label=f"learning, {size.name}, {many(streams)}")
     peak = max(matmul.rate, run.limits.matmul_peak)
-    mine = _rate(results, ours.LEARN)
+    mine = max(filter(None, (_rate(results, name) for name in LEARNS)), default=None)
     rows = []
     for result in results:
         row = _row("learning", "frames/s", size, streams, result)

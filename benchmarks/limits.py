@@ -16,13 +16,16 @@ from race import Contender, Progress, Rules, race
 MATRICES = (1024, 2048, 4096)
 READ_BYTES = 2**30
 """Read in one go to measure bandwidth: well beyond any cache."""
+ROW = 2048
 
 
 def pin(threads: int) -> int:
-    """Keeps this process to so many processors, so that XLA and torch get as many threads; returns how many there are."""
-    available = sorted(os.sched_getaffinity(0))
-    os.sched_setaffinity(0, available[:threads])
-    return min(threads, len(available))
+    """Keeps this process to so many processors, so that XLA and torch get as many threads, and lets JAX have a device for each;
+    returns how many there are."""
+    available = sorted(os.sched_getaffinity(0))[:threads]
+    os.sched_setaffinity(0, available)
+    jax.config.update("jax_num_cpu_devices", len(available))
+    return len(available)
 
 
 def matmul(n: int) -> Contender:
@@ -33,9 +36,10 @@ def matmul(n: int) -> Contender:
 
 
 def read() -> list[Contender]:
-    """A sum over a large array in JAX, in three forms: whichever compiles best counts."""
+    """A sum over a large array in JAX, in several forms, a product with a vector among them: whichever compiles best counts."""
     x = jnp.ones((READ_BYTES // 4,), jnp.float32)
     forms: dict[str, Callable[[Any], Any]] = {
+        "jnp matrix x vector": lambda x: x.reshape(-1, ROW) @ jnp.ones((ROW,)),
         "jnp sum": jnp.sum,
         "jnp sums of 2 halves": lambda x: x.reshape(2, -1).sum(axis=1),
         "jnp row sums": lambda x: x.reshape(-1, 65536).sum(axis=1),

@@ -6,6 +6,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.sharding import NamedSharding, PartitionSpec
 
 import gtrxl
 from costs import Size
@@ -13,9 +14,11 @@ from race import Contender
 
 TITLE = "ours"
 LOOP = "ours, prepared, compiled loop"
+LOOP_SPREAD = "ours, the same, a device for each core"
 STEP = "ours, prepared, step by step"
 PLAIN = "ours, plain, step by step"
 LEARN = "ours"
+LEARN_SPREAD = "ours, a device for each core"
 LSTM_LAYERS, LSTM_WIDTH = 3, 256
 
 
@@ -93,6 +96,48 @@ def _many(streams: gtrxl.Streams, xs: Any, state: Any, reset: Any) -> tuple[Any,
     return ys, state
 
 
+class SpreadActor:
+    """Streams divided among the devices of this process, as `gtrxl train` has them; each device loops over its own."""
+
+    def __init__(self, core: gtrxl.Core, streams: int, *, loop: int):
+        mesh = jax.make_mesh((jax.local_device_count(),), ("device",))
+        whole, spread, later = PartitionSpec(), PartitionSpec("device"), PartitionSpec(None, "device")
+
+        def prepare(core: gtrxl.Core, state: Any) -> Any:
+            # Every leaf gets an axis of devices, so that one rule says where all of them are.
+            fast = gtrxl.Streams(core, streams // mesh.size).prepare(state)
+            return jax.tree.map(lambda leaf: leaf[None], fast)
+
+        def many(core: gtrxl.Core, xs: Any, fast: Any, reset: Any) -> Any:
+            mine = jax.tree.map(lambda leaf: leaf[0], fast)
+            ys, mine = _many(gtrxl.Streams(core, streams // mesh.size), xs, mine, reset)
+            return ys, jax.tree.map(lambda leaf: leaf[None], mine)
+
+        def over(function: Any, inputs: Any, outputs: Any) -> Any:
+            return jax.shard_map(function, mesh=mesh, in_specs=inputs, out_specs=outputs, check_vma=False)
+
+        def put(tree: Any, where: PartitionSpec) -> Any:
+            return jax.device_put(tree, NamedSharding(mesh, where))
+
+        self.loop_work = streams * loop
+        self._core = put(core, whole)
+        self._xs = put(jax.random.normal(jax.random.key(2), (loop, streams, core.input_size)), later)
+        self._reset = put(jnp.zeros((streams,), bool), spread)
+        self._many = jax.jit(over(many, (whole, later, spread, spread), (later, spread)), donate_argnums=2)
+        prepared = jax.jit(over(prepare, (whole, spread), spread))
+        self._fast = prepared(self._core, put(full_state(core, streams), spread))
+
+    def loop(self) -> None:
+        """Many steps inside one compiled loop on every device."""
+        ys, self._fast = self._many(self._core, self._xs, self._fast, self._reset)
+        ys.block_until_ready()
+
+
+def can_spread(streams: int) -> bool:
+    """Whether there are devices to divide these streams among."""
+    return jax.local_device_count() > 1 and streams % jax.local_device_count() == 0
+
+
 _step = jax.jit(_one, donate_argnums=2)
 _loop = jax.jit(_many, donate_argnums=2)
 
@@ -104,8 +149,10 @@ def acting(size: Size, streams: int) -> Sequence[Contender]:
     plain = Actor(core, streams, loop=1, prepared=False)
     recurrent = Actor(lstm, streams, loop=size.loop, prepared=True)
     parameters, lstm_parameters = count(core), count(lstm)
+    spread = SpreadActor(core, streams, loop=size.loop) if can_spread(streams) else None
     return [
         Contender(LOOP, fast.loop, fast.loop_work, parameters, same_model=True),
+        *([Contender(LOOP_SPREAD, spread.loop, spread.loop_work, parameters, same_model=True)] if spread else []),
         Contender(STEP, fast.step, fast.work, parameters, same_model=True),
         Contender(PLAIN, plain.step, plain.work, parameters, same_model=True),
         Contender("our LSTM 3 x 256, compiled loop", recurrent.loop, recurrent.loop_work, lstm_parameters),
@@ -120,30 +167,43 @@ def loop_alone(size: Size, streams: int, *, name: str) -> Contender:
 
 
 def learning(size: Size, streams: int, steps: int) -> Sequence[Contender]:
-    """The transformer and our LSTM."""
+    """The transformer, on one device and on all of them, and our LSTM."""
+    core = core_of(size)
     return [
-        gradient(core_of(size), streams, steps, name=LEARN, same_model=True),
+        gradient(core, streams, steps, name=LEARN, same_model=True),
+        *([gradient(core, streams, steps, name=LEARN_SPREAD, same_model=True, spread=True)] if can_spread(streams) else []),
         gradient(lstm_of(size), streams, steps, name="our LSTM 3 x 256"),
     ]
 
 
-def gradient(core: gtrxl.Core, streams: int, steps: int, *, name: str, same_model: bool = False) -> Contender:
-    """The gradient of the mean squared output of B segments, with respect to every parameter."""
+def gradient(
+    core: gtrxl.Core, streams: int, steps: int, *, name: str, same_model: bool = False, spread: bool = False
+) -> Contender:
+    """The gradient of the mean squared output of B segments, with respect to every parameter; `spread` divides the segments
+    among the devices of this process and takes the mean of their gradients."""
     xs = jax.random.normal(jax.random.key(3), (streams, steps, core.input_size))
     resets = jnp.zeros((streams, steps), bool)
     state = full_state(core, streams)
 
-    @jax.jit
     def value_and_grad(core: gtrxl.Core, xs: Any, state: Any, resets: Any) -> Any:
         def loss(core: gtrxl.Core) -> Any:
-            ys, _ = gtrxl.Streams(core, streams).unroll(xs, state, resets=resets)
+            ys, _ = gtrxl.Streams(core, xs.shape[0]).unroll(xs, state, resets=resets)
             return jnp.mean(jnp.square(ys))
 
-        return jax.value_and_grad(loss)(core)
+        found = jax.value_and_grad(loss)(core)
+        return jax.lax.pmean(found, "device") if spread else found
 
+    arguments = (core, xs, state, resets)
+    if spread:
+        mesh = jax.make_mesh((jax.local_device_count(),), ("device",))
+        whole, divided = PartitionSpec(), PartitionSpec("device")
+        where = (whole, divided, divided, divided)
+        value_and_grad = jax.shard_map(value_and_grad, mesh=mesh, in_specs=where, out_specs=whole, check_vma=False)
+        arguments = tuple(jax.device_put(each, NamedSharding(mesh, spec)) for each, spec in zip(arguments, where, strict=True))
+    compiled = jax.jit(value_and_grad)
     return Contender(
         name,
-        lambda: jax.block_until_ready(value_and_grad(core, xs, state, resets)),
+        lambda: jax.block_until_ready(compiled(*arguments)),
         work=streams * steps,
         parameters=count(core),
         same_model=same_model,

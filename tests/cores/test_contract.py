@@ -4,6 +4,7 @@ Lengths come from a few values, so that each core compiles a handful of programs
 """
 
 import functools
+import re
 
 import equinox as eqx
 import jax
@@ -13,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gtrxl import Streams
+from gtrxl import Streams, make_core
 from tests.cores.building import (
     AGREEMENT,
     NAMES,
@@ -128,6 +129,11 @@ def test_streams_reset_at_different_times(name, seed):
     assert_streams_agree(Streams(two_cores(name, 4)[0], 3), seed=seed)
 
 
+@pytest.mark.parametrize("name", ["lstm", "gtrxl-gru"])
+def test_one_stream_alone(name):
+    assert_streams_agree(Streams(two_cores(name, 4)[0], 1), seed=0)
+
+
 @pytest.mark.parametrize("name", ["lstm", "gtrxl-gru", "none"])
 def test_streams_are_vmap(name):
     """What `Streams` gives, `jax.vmap` over the core's own calls gives."""
@@ -139,6 +145,25 @@ def test_streams_are_vmap(name):
     state = jax.tree.map(lambda leaf: jnp.stack([leaf] * size), core.initial_state())
     theirs, _ = jax.vmap(lambda xs, state, resets: steps(core, xs, state, resets))(xs, state, resets)
     assert_close(ours, theirs, AGREEMENT)
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_a_compiled_loop_of_prepared_steps_copies_no_ring(size):
+    """Keys and values of a long memory are most of what a step reads: they are written in place, also for one stream alone."""
+    core = make_core("gtrxl-gru", input_size=5, d_model=8, layers=2, heads=2, memory=37, key=jax.random.key(0))
+    streams = Streams(core, size)
+    fast = jax.tree.map(jnp.copy, streams.prepare(streams.initial_state()))
+
+    def loop(streams, xs, fast):
+        def step(fast, x):
+            y, fast = streams.step(x, fast, reset=jnp.zeros(size, bool))
+            return fast, y
+
+        return jax.lax.scan(step, fast, xs)
+
+    program = jax.jit(loop, donate_argnums=2).lower(streams, jnp.zeros((6, size, 5)), fast).compile().as_text() or ""
+    assert re.search(r"f32\[[\d,]*38,4\]", program)  # the rings: 37 remembered steps and the present one, heads of 4
+    assert not re.findall(r"f32\[[\d,]*38,4\]\S* copy\(", program)
 
 
 @pytest.mark.parametrize("name", NAMES)

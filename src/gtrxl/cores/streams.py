@@ -18,7 +18,10 @@ from gtrxl.cores.transformer import PreparedMemory, Transformer
 
 
 class PreparedStreams(eqx.Module):
-    """Prepared memories of B streams, and the layers of the weights that prepared them, one by one."""
+    """Prepared memories of B streams, and the layers of the weights that prepared them, one by one.
+
+    One stream alone has no axis of streams: with a leading axis of 1, XLA's CPU backend copies every ring three times a step.
+    """
 
     memory: PreparedMemory
     blocks: tuple[Block, ...]
@@ -69,9 +72,12 @@ class Streams(eqx.Module):
         def act(x: Array, memory: PreparedMemory, reset: Array) -> tuple[Array, PreparedMemory]:
             return core.act(x, memory, reset, blocks=state.blocks)
 
+        memory = jax.lax.stop_gradient(state.memory)
+        if self.size == 1:
+            y, memory = act(x[0], memory, reset[0])
+            return y[None], PreparedStreams(memory=memory, blocks=state.blocks)
         axes = _axes(core)
-        act_all = jax.vmap(act, in_axes=(0, axes, 0), out_axes=(0, axes))
-        y, memory = act_all(x, jax.lax.stop_gradient(state.memory), reset)
+        y, memory = jax.vmap(act, in_axes=(0, axes, 0), out_axes=(0, axes))(x, memory, reset)
         return y, PreparedStreams(memory=memory, blocks=state.blocks)
 
     def unroll(
@@ -88,7 +94,11 @@ class Streams(eqx.Module):
         """The states with what these weights allow to be computed once, shared where it is the same for all streams."""
         if not isinstance(self.core, Transformer):
             return jax.vmap(self.core.prepare, axis_size=self.size)(state)
-        memory = jax.vmap(self.core.prepare, out_axes=_axes(self.core))(self.plain(state))
+        state = self.plain(state)
+        if self.size == 1:
+            memory = self.core.prepare(jax.tree.map(lambda leaf: leaf[0], state))
+        else:
+            memory = jax.vmap(self.core.prepare, out_axes=_axes(self.core))(state)
         return PreparedStreams(memory=memory, blocks=self.core.unstacked())
 
     def plain(self, state: State) -> State:
@@ -96,6 +106,8 @@ class Streams(eqx.Module):
         if not isinstance(state, PreparedStreams):
             return jax.vmap(self.core.plain, axis_size=self.size)(state)
         assert isinstance(self.core, Transformer)
+        if self.size == 1:
+            return jax.tree.map(lambda leaf: leaf[None], self.core.plain(state.memory))
         return jax.vmap(self.core.plain, in_axes=(_axes(self.core),))(state.memory)
 
     def _check(self, **arrays: Any) -> None:
