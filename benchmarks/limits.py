@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from gtrxl.cores import native
 from race import Contender, Progress, Rules, race
 
 MATRICES = (1024, 2048, 4096)
@@ -39,7 +40,7 @@ def read() -> list[Contender]:
     """A sum over a large array in JAX, in several forms, a product with a vector among them: whichever compiles best counts."""
     x = jnp.ones((READ_BYTES // 4,), jnp.float32)
     forms: dict[str, Callable[[Any], Any]] = {
-        "jnp matrix x vector": lambda x: x.reshape(-1, ROW) @ jnp.ones((ROW,)),
+        "jnp matrix by vector": lambda x: x.reshape(-1, ROW) @ jnp.ones((ROW,)),
         "jnp sum": jnp.sum,
         "jnp sums of 2 halves": lambda x: x.reshape(2, -1).sum(axis=1),
         "jnp row sums": lambda x: x.reshape(-1, 65536).sum(axis=1),
@@ -88,6 +89,8 @@ def machine(threads: int, *, torch: Any | None) -> dict[str, Any]:
         "threads": threads,
         "torch_threads": torch.get_num_threads() if torch else None,
         "omp_wait_policy": os.environ.get("OMP_WAIT_POLICY"),
+        "glibc_tunables": os.environ.get("GLIBC_TUNABLES"),
+        "native_library": native.available(),
         "load_before": os.getloadavg()[0],
         "python": platform.python_version(),
         "versions": {name: version for name in names if (version := _version(name))},

@@ -34,6 +34,8 @@ def show_machine(console: Console, about: Row, limits: Any, missing: dict[str, s
         f"threads: XLA {about['threads']}, torch 1 or {about['torch_threads'] or '-'}, whichever is faster "
         f"(OMP_WAIT_POLICY {about['omp_wait_policy'] or 'unset'}); Python {about['python']}; {versions}"
     )
+    library = "yes" if about["native_library"] else "no"
+    console.print(f"gtrxl's native library: {library}; GLIBC_TUNABLES {about['glibc_tunables'] or 'unset'}")
     console.print(f"commit {about['commit'] or 'unknown'}")
     if is_busy(about):
         console.print("[red]Other programs are running: these numbers are noisy, shares of limits most of all.[/red]")

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gtrxl import make_core
+from gtrxl import Streams, make_core
 
 TRANSFORMERS = ("trxl", "trxl-i", "gtrxl-input", "gtrxl-output", "gtrxl-highway", "gtrxl-sigtanh", "gtrxl-gru")
 NAMES = ("lstm", "gru", *TRANSFORMERS, "none")
@@ -64,6 +64,15 @@ def prepared_steps(core, xs, state, resets):
     """The same from `prepare(state)`, taken back with `plain`."""
     ys, state = steps(core, xs, core.prepare(state), resets)
     return ys, core.plain(state)
+
+
+@eqx.filter_jit
+def prepared_steps_of_streams(core, xs, state, resets):
+    """As one of `Streams`, which on a CPU with a compiler is the native library."""
+    streams = Streams(core, 1)
+    alone = jax.tree.map(lambda leaf: leaf[None], state)
+    ys, state = steps(streams, xs[:, None], streams.prepare(alone), resets[:, None])
+    return ys[:, 0], jax.tree.map(lambda leaf: leaf[0], streams.plain(state))
 
 
 WAYS = {"unroll": unroll, "step": steps, "prepared step": prepared_steps}

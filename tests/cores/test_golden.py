@@ -8,7 +8,7 @@ import pytest
 
 from gtrxl import Memory
 from tests.cores import reference
-from tests.cores.building import WAYS, assert_close, random_core
+from tests.cores.building import WAYS, assert_close, prepared_steps_of_streams, random_core
 from tests.cores.weights import with_weights, without_embedding
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -43,13 +43,13 @@ def test_every_transformer_has_a_golden_case():
     assert sorted(path.stem for path in GOLDEN.glob("*.npz")) == sorted(reference.VARIANTS)
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", [*WAYS.values(), prepared_steps_of_streams])
 @pytest.mark.parametrize("name", reference.VARIANTS)
 def test_core_gives_the_golden_outputs_and_memory(name, way):
     core, state, case = golden_core(name)
     assert case["memory"].max() == 1000, "the case is meant to have slots that must not be looked at"
     assert case["resets"].any()
-    ys, after = WAYS[way](core, case["xs"].astype(np.float32), state, case["resets"])
+    ys, after = way(core, case["xs"].astype(np.float32), state, case["resets"])
     assert_close(ys, case["ys"], TOLERANCE)
     kept = case["layer_inputs"][:, -core.memory :]
     assert kept.shape == after.inputs.shape

@@ -111,12 +111,12 @@ def test_weights_reach_unrolls_that_were_asked_for_before(cluster, two):
 def test_every_way_to_fail_is_one_line(cluster, two):
     """All at once, each in a fleet of its own."""
     expected = {
-        "sleeps": ("hung", r"gym:sleeps, actor 0, stream 0, at step 4: a call must return within 1 s, got no answer"),
-        "clutches": ("hung", r"gym:clutches, actor 0: a call must return within 1 s, got no answer"),
+        "sleeps": ("hung", r"gym:sleeps, actor 0, stream 0, at step 4: a call must return within 4 s, got no answer"),
+        "clutches": ("hung", r"gym:clutches, actor 0: a call must return within 4 s, got no answer"),
         "exits": ("died", r"gym:exits, actor 0: its process is gone: "),
         "raises": ("raised", r"gym:raises, actor 0, stream 0, at step 4: raised KeyError: 'the third door'"),
     }
-    fleets = {habit: RayFleet(ray_cases.odd(habit, time_limit=1.0), 1, address=cluster.address, grace=1.0) for habit in expected}
+    fleets = {habit: RayFleet(ray_cases.odd(habit, time_limit=4.0), 1, address=cluster.address, grace=1.0) for habit in expected}
     try:
         for fleet in fleets.values():
             fleet.publish(0, ray_cases.agent(2))

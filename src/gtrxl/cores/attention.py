@@ -20,13 +20,13 @@ import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from gtrxl.cores import native
 from gtrxl.cores.layers import LayerNorm, along_last, flat_matmul, standardise, uniform_init
+from gtrxl.cores.native.attention import ATTENTION
+from gtrxl.cores.native.attention import attend as attend_natively
 
 UNSEEN = -1e30
 """The score of what must not be seen: its weight comes out as exactly zero, whatever else is in the row."""
-
-ATTENTION = "attention"
-"""The name under which weights and attended values are kept for the gradient (`jax.ad_checkpoint.checkpoint_name`)."""
 
 
 class RelativeAttention(eqx.Module):
@@ -60,34 +60,52 @@ class RelativeAttention(eqx.Module):
         dtype = segment.dtype
         heads, head_dim = self.u.shape
         inner = heads * head_dim
-        weight, bias = self.w_qkv, None
+        weight, bias = self.w_qkv, jnp.zeros((3 * inner,), jnp.float32)
         if norm is not None:
             # The norm's scale and offset go into the projection: (s * x + o) W = x (s W) + o W. The memory then needs no
             # gradient at all, while that of scale and offset still has its share from the memory, as in the paper.
             segment, memory = standardise(segment), standardise(memory)
             bias = norm.offset @ weight
             weight = norm.scale[:, None] * weight
-        weight = weight.astype(dtype)
-        qkv, kv_memory = flat_matmul(segment, weight), flat_matmul(memory, weight[:, inner:])
-        if bias is not None:
-            qkv, kv_memory = qkv + along_last(bias, qkv), kv_memory + along_last(bias[inner:], qkv)
-
-        def by_head(x: Float[Array, "B N _"]) -> Float[Array, "H B N K"]:
-            return jnp.transpose(x.reshape(*x.shape[:2], heads, head_dim), (2, 0, 1, 3))
-
-        q = by_head(qkv[..., :inner])
-        k = by_head(jnp.concatenate([kv_memory[..., :inner], qkv[..., inner : 2 * inner]], axis=1))
-        v = by_head(jnp.concatenate([kv_memory[..., inner:], qkv[..., 2 * inner :]], axis=1))
-        attended = attend(
-            q + self.u[:, None, None].astype(dtype),
-            q + self.v[:, None, None].astype(dtype),
-            k,
-            v,
-            self.position_keys(code, dtype=dtype),
-            horizon,
-        )
-        attended = jnp.transpose(attended, (1, 2, 0, 3)).reshape(*segment.shape[:2], inner)
+        weight, bias = weight.astype(dtype), bias.astype(dtype)
+        qkv = flat_matmul(segment, weight)
+        if segment.shape[1] == 1:
+            return self._single(qkv[:, 0] + bias[None], memory, weight, bias, horizon=horizon, code=code)[:, None]
+        kv_memory = flat_matmul(memory, weight[:, inner:])
+        r = code[::-1].astype(dtype) @ self.w_r.astype(dtype)
+        given = (qkv, kv_memory, r, bias, self.u.astype(dtype), self.v.astype(dtype), horizon)
+        attended = attend_natively(attend_projected, *given) if native.usable(dtype) else attend_projected(*given)
         return flat_matmul(attended, self.w_o.astype(dtype))
+
+    def _single(
+        self,
+        qkv: Float[Array, "B I3"],
+        memory: Float[Array, "B M D"],
+        weight: Float[Array, "D I3"],
+        bias: Float[Array, " I3"],
+        *,
+        horizon: Int[Array, "B 1"],
+        code: Float[Array, "P D"],
+    ) -> Float[Array, "B D"]:
+        """`unroll` of one step. The weights go to the one query and to the one mixture instead of to every remembered step:
+        q . (x W_K) = (q W_K^T) . x, and sum_s w_s (x_s W_V) = (sum_s w_s x_s) W_V."""
+        dtype = qkv.dtype
+        heads, head_dim = self.u.shape
+        q, k, v = jnp.moveaxis(qkv.reshape(-1, 3, heads, head_dim), 1, 0)
+        _, w_k, w_v = jnp.moveaxis(weight.reshape(-1, 3, heads, head_dim), 1, 0)
+        w_r = self.w_r.astype(dtype).reshape(-1, heads, head_dim)
+        qu, qv = q + self.u[None].astype(dtype), q + self.v[None].astype(dtype)
+        _, b_k, b_v = bias.reshape(3, heads, head_dim)
+        before = jnp.einsum("bhd,bmd->bhm", jnp.einsum("bhk,dhk->bhd", qu, w_k), memory)
+        before = before + jnp.einsum("bhk,hk->bh", qu, b_k)[..., None]
+        content = jnp.concatenate([before, jnp.einsum("bhk,bhk->bh", qu, k)[..., None]], axis=-1)
+        position = jnp.einsum("bhd,pd->bhp", jnp.einsum("bhk,dhk->bhd", qv, w_r), code[::-1].astype(dtype))
+        visible = window(horizon, memory=memory.shape[1])  # [B, 1, P]
+        weights = masked_softmax((content + position) / math.sqrt(head_dim), visible=visible)
+        past, present = weights[..., :-1], weights[..., -1:]
+        attended = jnp.einsum("bhd,dhk->bhk", jnp.einsum("bhm,bmd->bhd", past, memory), w_v) + present * v
+        attended = attended + jnp.sum(past, axis=-1, keepdims=True) * b_v[None]
+        return attended.reshape(len(qkv), -1) @ self.w_o.astype(dtype)
 
     def position_keys(self, code: Float[Array, "P D"], *, dtype: jnp.dtype) -> Float[Array, "H P K"]:
         """W_R Phi by head, farthest distance first, the order in which keys lie in time."""
@@ -126,6 +144,31 @@ class RelativeAttention(eqx.Module):
         weights = masked_softmax((content + turned) / math.sqrt(head_dim), visible=visible[None])
         attended = jnp.einsum("hp,hpk->hk", weights, values)
         return attended.reshape(-1) @ self.w_o.astype(dtype), keys, values
+
+
+def attend_projected(
+    qkv: Float[Array, "B T I3"],
+    memory: Float[Array, "B M I2"],
+    r: Float[Array, "P I"],
+    bias: Float[Array, " I3"],
+    u: Float[Array, "H K"],
+    v: Float[Array, "H K"],
+    horizon: Int[Array, "B T"],
+) -> Float[Array, "B T I"]:
+    """Attention from products with the weights (I = H K) to what the output Linear takes."""
+    heads, head_dim = u.shape
+    inner = heads * head_dim
+    qkv, memory = qkv + along_last(bias, qkv), memory + along_last(bias[inner:], memory)
+
+    def by_head(x: Float[Array, "B N _"]) -> Float[Array, "H B N K"]:
+        return jnp.transpose(x.reshape(*x.shape[:2], heads, head_dim), (2, 0, 1, 3))
+
+    q = by_head(qkv[..., :inner])
+    k = by_head(jnp.concatenate([memory[..., :inner], qkv[..., inner : 2 * inner]], axis=1))
+    values = by_head(jnp.concatenate([memory[..., inner:], qkv[..., 2 * inner :]], axis=1))
+    r = jnp.swapaxes(r.reshape(-1, heads, head_dim), 0, 1)
+    attended = attend(q + u[:, None, None], q + v[:, None, None], k, values, r, horizon)
+    return jnp.transpose(attended, (1, 2, 0, 3)).reshape(*qkv.shape[:2], inner)
 
 
 def attend(

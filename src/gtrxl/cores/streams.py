@@ -11,10 +11,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from gtrxl.cores import native
 from gtrxl.cores.block import Block
 from gtrxl.cores.contract import Core, State
 from gtrxl.cores.errors import CoreError, at_least
-from gtrxl.cores.transformer import PreparedMemory, Transformer
+from gtrxl.cores.native import acting as native_acting
+from gtrxl.cores.native.acting import NativeMemory
+from gtrxl.cores.transformer import Memory, PreparedMemory, Transformer
 
 
 class PreparedStreams(eqx.Module):
@@ -64,9 +67,15 @@ class Streams(eqx.Module):
     def step(self, x: Float[Array, "B D_in"], state: State, *, reset: Bool[Array, " B"]) -> tuple[Array, State]:
         """One step of every stream."""
         self._check(x=x, reset=reset)
-        if not isinstance(state, PreparedStreams):
-            return jax.vmap(lambda x, state, reset: self.core.step(x, state, reset=reset))(x, state, reset)
         core = self.core
+        if isinstance(state, NativeMemory):
+            assert isinstance(core, Transformer)
+            return native_acting.step(core.embed(x.astype(jnp.float32)), state, reset, blocks=core.blocks)
+        if not isinstance(state, PreparedStreams):
+            if isinstance(core, Transformer):
+                ys, state = core.unroll_streams(x[:, None], state, reset[:, None])
+                return ys[:, 0], state
+            return jax.vmap(lambda x, state, reset: core.step(x, state, reset=reset))(x, state, reset)
         assert isinstance(core, Transformer)
 
         def act(x: Array, memory: PreparedMemory, reset: Array) -> tuple[Array, PreparedMemory]:
@@ -95,6 +104,10 @@ class Streams(eqx.Module):
         if not isinstance(self.core, Transformer):
             return jax.vmap(self.core.prepare, axis_size=self.size)(state)
         state = self.plain(state)
+        if native.usable(state.inputs.dtype) and native_acting.supports(self.core.blocks):
+            keys, values, positions = jax.vmap(self.core.project, out_axes=(0, 0, None))(state)
+            projected = {"keys": keys, "values": values, "positions": positions}
+            return native_acting.prepare(self.core.blocks, inputs=state.inputs, filled=state.filled, **projected)
         if self.size == 1:
             memory = self.core.prepare(jax.tree.map(lambda leaf: leaf[0], state))
         else:
@@ -103,6 +116,10 @@ class Streams(eqx.Module):
 
     def plain(self, state: State) -> State:
         """The states alone, right under any weights."""
+        if isinstance(state, NativeMemory):
+            ring = state.inputs.shape[1]
+            oldest = (state.cursor + 1 + jnp.arange(ring - 1)) % ring
+            return Memory(inputs=jnp.swapaxes(state.inputs[:, oldest], 1, 2), filled=state.filled)
         if not isinstance(state, PreparedStreams):
             return jax.vmap(self.core.plain, axis_size=self.size)(state)
         assert isinstance(self.core, Transformer)

@@ -4,6 +4,7 @@ T steps, L layers, M memory slots, P = M + 1 ring slots, H heads, K head width, 
 """
 
 import math
+from collections.abc import Callable
 from functools import partial
 
 import equinox as eqx
@@ -11,12 +12,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from gtrxl.cores.attention import ATTENTION
 from gtrxl.cores.block import Block, steps_back
 from gtrxl.cores.contract import DTYPES, Core, check_dtype
 from gtrxl.cores.errors import CoreError, at_least
 from gtrxl.cores.gates import GATES, ResidualGate
 from gtrxl.cores.layers import INIT_VARIANCE, Linear, with_variance
+from gtrxl.cores.native.attention import ATTENTION
 from gtrxl.cores.positions import window_code
 
 _policies = jax.checkpoint_policies
@@ -130,24 +131,27 @@ class Transformer(Core):
     def prepare(self, state: Memory | PreparedMemory) -> PreparedMemory:
         """Projects the memory once: keys and values of every slot, position keys of every distance."""
         state = self.plain(state)
+        keys, values, positions = self.project(state)
+        room = ((0, 0), (0, 0), (0, 1), (0, 0))  # the ring's last slot waits for the next step
+        return PreparedMemory(
+            inputs=jnp.pad(jnp.swapaxes(state.inputs, 0, 1), ((0, 1), (0, 0), (0, 0))),
+            keys=tuple(jnp.pad(keys, room)),
+            values=tuple(jnp.pad(values, room)),
+            positions=tuple(positions),
+            cursor=jnp.array(self.memory, jnp.int32),
+            filled=state.filled,
+        )
+
+    def project(self, state: Memory) -> tuple[Float[Array, "L H M K"], Float[Array, "L H M K"], Float[Array, "L H P K"]]:
+        """Keys and values of every slot, oldest first, and position keys of every distance, farthest first."""
         code = window_code(self.memory, size=self.output_size)
         dtype = DTYPES[self.dtype]
 
         def layer(of: tuple[Block, Array]) -> tuple[Array, Array, Array]:
             block, inputs = of
-            keys, values = block.project(inputs)
-            room = ((0, 0), (0, 1), (0, 0))  # the ring's last slot waits for the next step
-            return jnp.pad(keys, room), jnp.pad(values, room), block.attention.position_keys(code, dtype=dtype)
+            return *block.project(inputs), block.attention.position_keys(code, dtype=dtype)
 
-        keys, values, positions = jax.lax.map(layer, (self.blocks, self._real(state)))
-        return PreparedMemory(
-            inputs=jnp.pad(jnp.swapaxes(state.inputs, 0, 1), ((0, 1), (0, 0), (0, 0))),
-            keys=tuple(keys),
-            values=tuple(values),
-            positions=tuple(positions),
-            cursor=jnp.array(self.memory, jnp.int32),
-            filled=state.filled,
-        )
+        return jax.lax.map(layer, (self.blocks, self._real(state)))
 
     def plain(self, state: Memory | PreparedMemory) -> Memory:
         """The memory alone, oldest first."""
@@ -173,16 +177,15 @@ class Transformer(Core):
         self, xs: Float[Array, "B T D_in"], states: Memory, resets: Bool[Array, "B T"]
     ) -> tuple[Float[Array, "B T D"], Memory]:
         """`unroll` for B streams, states with B in front: every product takes all steps of all streams at once."""
-        horizon, code, real, memories = self._segment(states, resets)
+        horizon, code, memory_of = self._segment(states, resets)
 
         def layer(segment: Array, of: tuple[Block, Array]) -> tuple[Array, Array]:
-            block, memory = of
-            memory = jnp.where(real[..., None], memory, 0)
-            return block.unroll(segment, memory, horizon=horizon, code=code), segment
+            block, number = of
+            return block.unroll(segment, memory_of(number), horizon=horizon, code=code), segment
 
         embedded = self.embed(xs.astype(DTYPES[self.dtype]))
         layer = jax.checkpoint(layer, prevent_cse=False, policy=KEPT)
-        ys, inputs = jax.lax.scan(layer, embedded, (self.blocks, memories))
+        ys, inputs = jax.lax.scan(layer, embedded, (self.blocks, jnp.arange(self.layers)))
         newest = jax.lax.stop_gradient(jnp.swapaxes(inputs, 0, 1))
         remembered = jnp.concatenate([states.inputs, newest], axis=2)[:, :, xs.shape[1] :]
         return ys.astype(jnp.float32), Memory(inputs=remembered, filled=jnp.minimum(horizon[:, -1] + 1, self.memory))
@@ -191,24 +194,31 @@ class Transformer(Core):
         """How far the two gates of each layer stand open on these steps: 0 passes the stream unchanged."""
         if not self.blocks.norm_inputs or isinstance(self.blocks.gate_1, ResidualGate):
             raise CoreError("openness needs a core with gates; trxl and trxl-i have none")
-        horizon, code, real, memories = self._segment(states, resets)
+        horizon, code, memory_of = self._segment(states, resets)
 
         def layer(segment: Array, of: tuple[Block, Array]) -> tuple[Array, Array]:
-            block, memory = of
-            seen = {"memory": jnp.where(real[..., None], memory, 0), "horizon": horizon, "code": code}
+            block, number = of
+            seen = {"memory": memory_of(number), "horizon": horizon, "code": code}
             return block.unroll(segment, **seen), block.openness(segment, **seen)
 
-        _, openness = jax.lax.scan(layer, self.embed(xs.astype(DTYPES[self.dtype])), (self.blocks, memories))
+        embedded = self.embed(xs.astype(DTYPES[self.dtype]))
+        _, openness = jax.lax.scan(layer, embedded, (self.blocks, jnp.arange(self.layers)))
         return openness
 
-    def _segment(self, states: Memory, resets: Bool[Array, "B T"]) -> tuple[Array, Array, Array, Array]:
-        """What every layer of an unroll shares: horizons, position code, which slots are real; and the memories, layer first."""
+    def _segment(self, states: Memory, resets: Bool[Array, "B T"]) -> tuple[Array, Array, Callable[[Array], Array]]:
+        """What every layer of an unroll shares: horizons, position code, and how a layer finds its memory."""
         back = partial(steps_back, memory=self.memory)
         horizon = jax.vmap(lambda resets, filled: back(resets, filled=filled))(resets, states.filled)
         code = window_code(self.memory, size=self.output_size)
         # Slots that hold nothing are masked, and read as zeros: whatever stands there cannot turn up as 0 * nan.
         real = jnp.arange(self.memory)[None, :] >= self.memory - states.filled[:, None]
-        return horizon, code, real, jnp.swapaxes(jax.lax.stop_gradient(states.inputs), 0, 1)
+        inputs = jax.lax.stop_gradient(states.inputs)
+
+        def memory_of(layer: Int[Array, ""]) -> Float[Array, "B M D"]:
+            # Taken out here: as what the scan runs over, all memories would first be copied to have the layers in front.
+            return jnp.where(real[..., None], jax.lax.dynamic_index_in_dim(inputs, layer, axis=1, keepdims=False), 0)
+
+        return horizon, code, memory_of
 
     def unstacked(self) -> tuple[Block, ...]:
         """The layers one by one, for loops that must not slice them at every step."""

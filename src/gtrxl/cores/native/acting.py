@@ -1,0 +1,136 @@
+"""Acting through the native library: a state whose step takes all streams through all layers in one call.
+
+L layers, B streams, P = M + 1 ring slots, H heads, K head width, D width, W packed weights of a layer.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from gtrxl.cores import native
+from gtrxl.cores.attention import RelativeAttention
+from gtrxl.cores.block import MLP, Block
+from gtrxl.cores.gates import GRUGate, HighwayGate, InputGate, OutputGate, ResidualGate, SigTanhGate
+from gtrxl.cores.layers import LayerNorm
+
+GROUP = 16
+"""Floats: widths are filled up with zeros to whole groups of them."""
+PANEL = 64
+"""Columns of a matrix that lie together."""
+KINDS = {ResidualGate: 0, InputGate: 1, OutputGate: 2, HighwayGate: 3, SigTanhGate: 4, GRUGate: 5}
+"""Numbers of the gates, as in acting.cc."""
+
+
+class NativeMemory(eqx.Module):
+    """Memories of B streams as rings of inputs and of keys and values, with the weights that made them, packed."""
+
+    inputs: Float[Array, "B P L D"]
+    keys_values: Float[Array, "L B H 2 P Kp"]
+    weights: Float[Array, "L W"]
+    cursor: Int[Array, ""]
+    filled: Int[Array, " B"]
+
+
+def supports(block: Block) -> bool:
+    """Whether the library computes what this block does: it and its parts are the paper's, not somebody's variation of one."""
+    parts = (block, block.attention, block.mlp, block.norm_1, block.norm_2, block.gate_2)
+    paper = (Block, RelativeAttention, MLP, LayerNorm, LayerNorm, type(block.gate_1))
+    return type(block.gate_1) in KINDS and all(type(part) is kind for part, kind in zip(parts, paper, strict=True))
+
+
+def prepare(
+    blocks: Block,
+    *,
+    inputs: Float[Array, "B L M D"],
+    keys: Float[Array, "B L H M K"],
+    values: Float[Array, "B L H M K"],
+    positions: Float[Array, "L H P K"],
+    filled: Int[Array, " B"],
+) -> NativeMemory:
+    """Rings and packed weights from projected memories, oldest slot first; `positions` farthest first."""
+    memory, head_dim = keys.shape[3:]
+    rings = jnp.moveaxis(jnp.stack([keys, values], axis=3), 1, 0)  # [L, B, H, 2, M, K]
+    room = ((0, 0),) * 4 + ((0, 1), (0, -head_dim % GROUP))  # the ring's last slot waits for the next step
+    return NativeMemory(
+        inputs=jnp.pad(jnp.swapaxes(inputs, 1, 2), ((0, 0), (0, 1), (0, 0), (0, 0))),
+        keys_values=jnp.pad(rings, room),
+        weights=jax.vmap(_pack)(blocks, positions),
+        cursor=jnp.array(memory, jnp.int32),
+        filled=filled,
+    )
+
+
+def step(
+    x: Float[Array, "B D"], state: NativeMemory, reset: Bool[Array, " B"], *, blocks: Block
+) -> tuple[Float[Array, "B D"], NativeMemory]:
+    """One step of every stream from its embedded input. `blocks` say the sizes; their weights are not read."""
+    ring = state.inputs.shape[1]
+    given = (x, reset, state.filled, state.cursor[None], state.weights, state.inputs, state.keys_values)
+    shapes = tuple(jax.ShapeDtypeStruct(array.shape, array.dtype) for array in (x, state.inputs, state.keys_values))
+    call = jax.ffi.ffi_call("gtrxl_act", shapes, input_output_aliases={5: 1, 6: 2}, vmap_method="sequential")
+    y, inputs, keys_values = call(
+        *given,
+        gate=np.int64(KINDS[type(blocks.gate_1)]),
+        norm_inputs=blocks.norm_inputs,
+        head_dim=np.int64(blocks.attention.u.shape[-1]),
+        mlp=np.int64(blocks.mlp.first.bias.shape[-1]),
+        threads=native.threads(),
+    )
+    horizon = jnp.where(reset, 0, state.filled)
+    return y, NativeMemory(
+        inputs=inputs,
+        keys_values=keys_values,
+        weights=state.weights,
+        cursor=(state.cursor + 1) % ring,
+        filled=jnp.minimum(horizon + 1, ring - 1),
+    )
+
+
+def _pack(block: Block, positions: Float[Array, "H P K"]) -> Float[Array, " W"]:
+    """One layer's weights in the order in which acting.cc walks them."""
+    width = block.norm_1.scale.shape[0]
+    vectors = [
+        block.norm_1.scale,
+        block.norm_1.offset,
+        block.norm_2.scale,
+        block.norm_2.offset,
+        block.mlp.first.bias,
+        block.mlp.second.bias,
+        block.attention.u,
+        block.attention.v,
+        _panels(block.attention.w_qkv),
+        jnp.swapaxes(positions, 1, 2),
+        _panels(block.attention.w_o),
+        _panels(block.mlp.first.weight),
+        _panels(block.mlp.second.weight),
+    ]
+    for gate in (block.gate_1, block.gate_2):
+        vectors.append(getattr(gate, "b_g", jnp.zeros((width,), jnp.float32)))
+        vectors += [_panels(*parts) for parts in _matrices(gate, width)]
+    return jnp.concatenate([_filled_up(vector).reshape(-1) for vector in vectors])
+
+
+def _matrices(gate: Any, width: int) -> list[list[Array]]:
+    """The gate's matrices, each as the parts that lie side by side in it."""
+    if isinstance(gate, GRUGate):
+        w_r, w_z, w_g = jnp.split(gate.w_rzg, 3, axis=1)
+        return [[w_r, w_z], [w_g], jnp.split(gate.u_rz, 2, axis=1), [gate.u_g]]
+    if isinstance(gate, SigTanhGate):
+        return [jnp.split(gate.wu_g, 2, axis=1)]
+    return [] if isinstance(gate, ResidualGate) else [[gate.w_g]]
+
+
+def _panels(*parts: Float[Array, "D _"]) -> Float[Array, " n"]:
+    """Parts filled up and side by side, then cut into panels of columns, each from its first row to its last."""
+    whole = jnp.concatenate([_filled_up(part) for part in parts], axis=1)
+    full = whole.shape[1] // PANEL * PANEL
+    panels = whole[:, :full].reshape(whole.shape[0], full // PANEL, PANEL).swapaxes(0, 1)
+    return jnp.concatenate([panels.reshape(-1), whole[:, full:].reshape(-1)])
+
+
+def _filled_up(x: Float[Array, "*n _"]) -> Float[Array, "*n _"]:
+    return jnp.pad(x, ((0, 0),) * (x.ndim - 1) + ((0, -x.shape[-1] % GROUP),))

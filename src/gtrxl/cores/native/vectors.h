@@ -1,0 +1,145 @@
+// Vectors of floats as wide as the machine has them, and products of small matrices that lie in its caches.
+//
+// Written with the vector types of GCC and Clang, so that one text serves AVX-512, AVX2, SSE and NEON.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace gtrxl {
+
+#if defined(__AVX512F__)
+constexpr int VL = 16;
+constexpr int WIDEST = 4;  // vectors side by side in one tile of a product: 6 x 4 sums fill 24 of 32 registers
+#elif defined(__AVX__)
+constexpr int VL = 8;
+constexpr int WIDEST = 2;
+#elif defined(__aarch64__)
+constexpr int VL = 4;
+constexpr int WIDEST = 4;
+#else
+constexpr int VL = 4;
+constexpr int WIDEST = 2;
+#endif
+
+typedef float vf __attribute__((vector_size(VL * 4)));
+typedef int32_t vi __attribute__((vector_size(VL * 4)));
+typedef float vf_anywhere __attribute__((vector_size(VL * 4), aligned(4), may_alias));
+
+inline vf load(const float* p) { return *reinterpret_cast<const vf_anywhere*>(p); }
+inline void store(float* p, vf x) { *reinterpret_cast<vf_anywhere*>(p) = x; }
+inline vf all(float x) { return x - vf{}; }
+inline vf larger(vf a, vf b) { return a > b ? a : b; }
+inline vf smaller(vf a, vf b) { return a < b ? a : b; }
+
+inline float sum(vf x) {
+  float s = 0;
+  for (int i = 0; i < VL; ++i) s += x[i];
+  return s;
+}
+
+inline float largest(vf x) {
+  float s = x[0];
+  for (int i = 1; i < VL; ++i) s = std::max(s, x[i]);
+  return s;
+}
+
+// e^x to about one unit in the last place, for x up to 88; below -87 it stays at e^-87.
+inline vf exponential(vf x) {
+  x = smaller(larger(x, all(-87.0f)), all(88.0f));
+  const vf shifted = x * 1.44269504088896341f + 12582912.0f;  // the nearest integer lands in the low bits of the mantissa
+  const vf whole = shifted - 12582912.0f;
+  const vf r = (x - whole * 0.693359375f) - whole * -2.12194440e-4f;
+  vf y = all(1.9875691500e-4f);
+  y = y * r + 1.3981999507e-3f;
+  y = y * r + 8.3334519073e-3f;
+  y = y * r + 4.1665795894e-2f;
+  y = y * r + 1.6666665459e-1f;
+  y = y * r + 5.0000001201e-1f;
+  y = y * r * r + r + 1.0f;
+  return reinterpret_cast<vf>(reinterpret_cast<vi>(y) + (reinterpret_cast<vi>(shifted) << 23));
+}
+
+inline vf sigmoid(vf x) { return 1.0f / (1.0f + exponential(-x)); }
+
+inline vf tanh(vf x) {
+  // By a polynomial near zero, where the quotient would lose figures.
+  const vf small = x * x;
+  vf near = all(-5.70498872745e-3f);
+  near = near * small + 2.06390887954e-2f;
+  near = near * small - 5.37397155531e-2f;
+  near = near * small + 1.33314422036e-1f;
+  near = near * small - 3.33332819422e-1f;
+  near = near * small * x + x;
+  const vf far = 1.0f - 2.0f / (1.0f + exponential(2.0f * x));
+  return small < 0.390625f ? near : far;
+}
+
+constexpr long round_up(long n, long to) { return (n + to - 1) / to * to; }
+
+// MR rows by NV vectors of c (= or +=) a b: a[i, p] at a + i * ar + p * ac, rows of b and c at strides ldb and ldc.
+template <int MR, int NV>
+void tile(long k, const float* a, long ar, long ac, const float* b, long ldb, float* c, long ldc, bool add) {
+  vf s[MR][NV];
+#pragma GCC unroll 16
+  for (int i = 0; i < MR; ++i)
+#pragma GCC unroll 4
+    for (int j = 0; j < NV; ++j) s[i][j] = add ? load(c + i * ldc + j * VL) : vf{};
+  for (long p = 0; p < k; ++p, a += ac, b += ldb) {
+    vf row[NV];
+#pragma GCC unroll 4
+    for (int j = 0; j < NV; ++j) row[j] = load(b + j * VL);
+#pragma GCC unroll 16
+    for (int i = 0; i < MR; ++i) {
+      const vf x = all(a[i * ar]);
+#pragma GCC unroll 4
+      for (int j = 0; j < NV; ++j) s[i][j] += x * row[j];
+    }
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < MR; ++i)
+#pragma GCC unroll 4
+    for (int j = 0; j < NV; ++j) store(c + i * ldc + j * VL, s[i][j]);
+}
+
+template <int NV>
+constexpr int rows_of_tile() {
+  return NV == 1 ? 12 : WIDEST * 6 / NV;
+}
+
+template <int MR, int NV>
+void last_rows(long m, long k, const float* a, long ar, long ac, const float* b, long ldb, float* c, long ldc, bool add) {
+  if constexpr (MR > 0) {
+    if (m == MR) return tile<MR, NV>(k, a, ar, ac, b, ldb, c, ldc, add);
+    last_rows<MR - 1, NV>(m, k, a, ar, ac, b, ldb, c, ldc, add);
+  }
+}
+
+template <int NV>
+void columns(long m, long k, const float* a, long ar, long ac, const float* b, long ldb, float* c, long ldc, bool add) {
+  constexpr int MR = rows_of_tile<NV>();
+  long i = 0;
+  for (; i + MR <= m; i += MR) tile<MR, NV>(k, a + i * ar, ar, ac, b, ldb, c + i * ldc, ldc, add);
+  if (i < m) last_rows<MR - 1, NV>(m - i, k, a + i * ar, ar, ac, b, ldb, c + i * ldc, ldc, add);
+}
+
+// c [m, n] = (or +=) a [m, k] b [k, n]; n counts whole vectors of floats, m and k are any.
+inline void product(long m, long n, long k, const float* a, long ar, long ac, const float* b, long ldb, float* c, long ldc,
+                    bool add) {
+  constexpr long DEEP = 128;  // rows of b that stay in the first cache while a passes
+  if (k == 0 && !add)
+    for (long i = 0; i < m; ++i) std::fill(c + i * ldc, c + i * ldc + n, 0.0f);
+  for (long p = 0; p < k; p += DEEP) {
+    const long deep = std::min(DEEP, k - p);
+    const float *ap = a + p * ac, *bp = b + p * ldb;
+    const bool more = add || p > 0;
+    long j = 0;
+    for (; j + WIDEST * VL <= n; j += WIDEST * VL) columns<WIDEST>(m, deep, ap, ar, ac, bp + j, ldb, c + j, ldc, more);
+    const long left = (n - j) / VL;
+    if (left == 3 && WIDEST > 3) columns<(WIDEST > 3 ? 3 : 1)>(m, deep, ap, ar, ac, bp + j, ldb, c + j, ldc, more);
+    if (left == 2 && WIDEST > 2) columns<(WIDEST > 2 ? 2 : 1)>(m, deep, ap, ar, ac, bp + j, ldb, c + j, ldc, more);
+    if (left == 1) columns<1>(m, deep, ap, ar, ac, bp + j, ldb, c + j, ldc, more);
+  }
+}
+
+}  // namespace gtrxl
