@@ -20,13 +20,13 @@ import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from gtrxl.cores import native
 from gtrxl.cores.layers import LayerNorm, along_last, flat_matmul, standardise, uniform_init
-from gtrxl.cores.native.attention import ATTENTION
-from gtrxl.cores.native.attention import attend as attend_natively
 
 UNSEEN = -1e30
 """The score of what must not be seen: its weight comes out as exactly zero, whatever else is in the row."""
+
+ATTENTION = "attention"
+"""The name under which weights and attended values are kept for the gradient (`jax.ad_checkpoint.checkpoint_name`)."""
 
 
 class RelativeAttention(eqx.Module):
@@ -71,10 +71,24 @@ class RelativeAttention(eqx.Module):
         qkv = flat_matmul(segment, weight)
         if segment.shape[1] == 1:
             return self._single(qkv[:, 0] + bias[None], memory, weight, bias, horizon=horizon, code=code)[:, None]
-        kv_memory = flat_matmul(memory, weight[:, inner:])
-        r = code[::-1].astype(dtype) @ self.w_r.astype(dtype)
-        given = (qkv, kv_memory, r, bias, self.u.astype(dtype), self.v.astype(dtype), horizon)
-        attended = attend_natively(attend_projected, *given) if native.usable(dtype) else attend_projected(*given)
+        qkv = qkv + along_last(bias, qkv)
+        kv_memory = flat_matmul(memory, weight[:, inner:]) + along_last(bias[inner:], qkv)
+
+        def by_head(x: Float[Array, "B N _"]) -> Float[Array, "H B N K"]:
+            return jnp.transpose(x.reshape(*x.shape[:2], heads, head_dim), (2, 0, 1, 3))
+
+        q = by_head(qkv[..., :inner])
+        k = by_head(jnp.concatenate([kv_memory[..., :inner], qkv[..., inner : 2 * inner]], axis=1))
+        v = by_head(jnp.concatenate([kv_memory[..., inner:], qkv[..., 2 * inner :]], axis=1))
+        attended = attend(
+            q + self.u[:, None, None].astype(dtype),
+            q + self.v[:, None, None].astype(dtype),
+            k,
+            v,
+            self.position_keys(code, dtype=dtype),
+            horizon,
+        )
+        attended = jnp.transpose(attended, (1, 2, 0, 3)).reshape(*segment.shape[:2], inner)
         return flat_matmul(attended, self.w_o.astype(dtype))
 
     def _single(
@@ -144,31 +158,6 @@ class RelativeAttention(eqx.Module):
         weights = masked_softmax((content + turned) / math.sqrt(head_dim), visible=visible[None])
         attended = jnp.einsum("hp,hpk->hk", weights, values)
         return attended.reshape(-1) @ self.w_o.astype(dtype), keys, values
-
-
-def attend_projected(
-    qkv: Float[Array, "B T I3"],
-    memory: Float[Array, "B M I2"],
-    r: Float[Array, "P I"],
-    bias: Float[Array, " I3"],
-    u: Float[Array, "H K"],
-    v: Float[Array, "H K"],
-    horizon: Int[Array, "B T"],
-) -> Float[Array, "B T I"]:
-    """Attention from products with the weights (I = H K) to what the output Linear takes."""
-    heads, head_dim = u.shape
-    inner = heads * head_dim
-    qkv, memory = qkv + along_last(bias, qkv), memory + along_last(bias[inner:], memory)
-
-    def by_head(x: Float[Array, "B N _"]) -> Float[Array, "H B N K"]:
-        return jnp.transpose(x.reshape(*x.shape[:2], heads, head_dim), (2, 0, 1, 3))
-
-    q = by_head(qkv[..., :inner])
-    k = by_head(jnp.concatenate([memory[..., :inner], qkv[..., inner : 2 * inner]], axis=1))
-    values = by_head(jnp.concatenate([memory[..., inner:], qkv[..., 2 * inner :]], axis=1))
-    r = jnp.swapaxes(r.reshape(-1, heads, head_dim), 0, 1)
-    attended = attend(q + u[:, None, None], q + v[:, None, None], k, values, r, horizon)
-    return jnp.transpose(attended, (1, 2, 0, 3)).reshape(*qkv.shape[:2], inner)
 
 
 def attend(

@@ -12,12 +12,15 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from gtrxl.cores import native
+from gtrxl.cores.attention import ATTENTION
 from gtrxl.cores.block import Block, steps_back
 from gtrxl.cores.contract import DTYPES, Core, check_dtype
 from gtrxl.cores.errors import CoreError, at_least
 from gtrxl.cores.gates import GATES, ResidualGate
 from gtrxl.cores.layers import INIT_VARIANCE, Linear, with_variance
-from gtrxl.cores.native.attention import ATTENTION
+from gtrxl.cores.native import acting as native_acting
+from gtrxl.cores.native import learning as native_learning
 from gtrxl.cores.positions import window_code
 
 _policies = jax.checkpoint_policies
@@ -177,15 +180,13 @@ class Transformer(Core):
         self, xs: Float[Array, "B T D_in"], states: Memory, resets: Bool[Array, "B T"]
     ) -> tuple[Float[Array, "B T D"], Memory]:
         """`unroll` for B streams, states with B in front: every product takes all steps of all streams at once."""
-        horizon, code, memory_of = self._segment(states, resets)
-
-        def layer(segment: Array, of: tuple[Block, Array]) -> tuple[Array, Array]:
-            block, number = of
-            return block.unroll(segment, memory_of(number), horizon=horizon, code=code), segment
-
+        horizon, code = self._window(states, resets)
         embedded = self.embed(xs.astype(DTYPES[self.dtype]))
-        layer = jax.checkpoint(layer, prevent_cse=False, policy=KEPT)
-        ys, inputs = jax.lax.scan(layer, embedded, (self.blocks, jnp.arange(self.layers)))
+        given = (self.blocks, embedded, jax.lax.stop_gradient(states.inputs), states.filled, horizon, code)
+        if native.usable(embedded.dtype) and native_acting.supports(self.blocks) and xs.shape[1] > 1:
+            ys, inputs = native_learning.unroll(through_layers, *given)
+        else:
+            ys, inputs = through_layers(*given)
         newest = jax.lax.stop_gradient(jnp.swapaxes(inputs, 0, 1))
         remembered = jnp.concatenate([states.inputs, newest], axis=2)[:, :, xs.shape[1] :]
         return ys.astype(jnp.float32), Memory(inputs=remembered, filled=jnp.minimum(horizon[:, -1] + 1, self.memory))
@@ -194,7 +195,8 @@ class Transformer(Core):
         """How far the two gates of each layer stand open on these steps: 0 passes the stream unchanged."""
         if not self.blocks.norm_inputs or isinstance(self.blocks.gate_1, ResidualGate):
             raise CoreError("openness needs a core with gates; trxl and trxl-i have none")
-        horizon, code, memory_of = self._segment(states, resets)
+        horizon, code = self._window(states, resets)
+        memory_of = layer_memory(jax.lax.stop_gradient(states.inputs), states.filled)
 
         def layer(segment: Array, of: tuple[Block, Array]) -> tuple[Array, Array]:
             block, number = of
@@ -205,20 +207,11 @@ class Transformer(Core):
         _, openness = jax.lax.scan(layer, embedded, (self.blocks, jnp.arange(self.layers)))
         return openness
 
-    def _segment(self, states: Memory, resets: Bool[Array, "B T"]) -> tuple[Array, Array, Callable[[Array], Array]]:
-        """What every layer of an unroll shares: horizons, position code, and how a layer finds its memory."""
+    def _window(self, states: Memory, resets: Bool[Array, "B T"]) -> tuple[Int[Array, "B T"], Float[Array, "P D"]]:
+        """What every layer of an unroll shares: how far back each step sees, and the position code."""
         back = partial(steps_back, memory=self.memory)
         horizon = jax.vmap(lambda resets, filled: back(resets, filled=filled))(resets, states.filled)
-        code = window_code(self.memory, size=self.output_size)
-        # Slots that hold nothing are masked, and read as zeros: whatever stands there cannot turn up as 0 * nan.
-        real = jnp.arange(self.memory)[None, :] >= self.memory - states.filled[:, None]
-        inputs = jax.lax.stop_gradient(states.inputs)
-
-        def memory_of(layer: Int[Array, ""]) -> Float[Array, "B M D"]:
-            # Taken out here: as what the scan runs over, all memories would first be copied to have the layers in front.
-            return jnp.where(real[..., None], jax.lax.dynamic_index_in_dim(inputs, layer, axis=1, keepdims=False), 0)
-
-        return horizon, code, memory_of
+        return horizon, window_code(self.memory, size=self.output_size)
 
     def unstacked(self) -> tuple[Block, ...]:
         """The layers one by one, for loops that must not slice them at every step."""
@@ -254,3 +247,35 @@ class Transformer(Core):
         """The memory with zeros in the slots that hold nothing: whatever stood there cannot turn up as 0 * nan."""
         real = jnp.arange(self.memory) >= self.memory - state.filled
         return jnp.where(real[None, :, None], state.inputs, 0)
+
+
+def through_layers(
+    blocks: Block,
+    embedded: Float[Array, "B T D"],
+    memory: Float[Array, "B L M D"],
+    filled: Int[Array, " B"],
+    horizon: Int[Array, "B T"],
+    code: Float[Array, "P D"],
+) -> tuple[Float[Array, "B T D"], Float[Array, "L B T D"]]:
+    """What the last layer gives, and what went into each."""
+    memory_of = layer_memory(memory, filled)
+
+    def layer(segment: Array, of: tuple[Block, Array]) -> tuple[Array, Array]:
+        block, number = of
+        return block.unroll(segment, memory_of(number), horizon=horizon, code=code), segment
+
+    layer = jax.checkpoint(layer, prevent_cse=False, policy=KEPT)
+    return jax.lax.scan(layer, embedded, (blocks, jnp.arange(memory.shape[1])))
+
+
+def layer_memory(inputs: Float[Array, "B L M D"], filled: Int[Array, " B"]) -> Callable[[Int[Array, ""]], Float[Array, "B M D"]]:
+    """How a layer finds its memory."""
+    # Slots that hold nothing are masked, and read as zeros: whatever stands there cannot turn up as 0 * nan.
+    slots = inputs.shape[2]
+    real = jnp.arange(slots)[None, :] >= slots - filled[:, None]
+
+    def memory_of(layer: Int[Array, ""]) -> Float[Array, "B M D"]:
+        # Taken out here: as what the scan runs over, all memories would first be copied to have the layers in front.
+        return jnp.where(real[..., None], jax.lax.dynamic_index_in_dim(inputs, layer, axis=1, keepdims=False), 0)
+
+    return memory_of

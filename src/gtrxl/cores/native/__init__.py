@@ -1,4 +1,4 @@
-"""Attention and acting in C++, for CPUs: what XLA's CPU backend leaves on one core or passes through memory many times.
+"""Acting and learning in C++, for CPUs: what XLA's CPU backend leaves on one core or passes through memory many times.
 
 The library is compiled on this machine when a transformer is first used on a CPU (a few seconds, once), kept in a cache, and
 called through XLA's foreign function interface. Where there is no compiler, on accelerators, in bfloat16, or with
@@ -13,8 +13,10 @@ import os
 import platform
 import shutil
 import subprocess
+import sys
 import tempfile
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import jax
@@ -22,10 +24,10 @@ import numpy as np
 
 SWITCH = "GTRXL_NATIVE"
 CACHE = "GTRXL_CACHE"
-SOURCES = ("attention.cc", "acting.cc")
-HEADERS = ("pool.h", "vectors.h")
-TARGETS = ("gtrxl_attend", "gtrxl_attend_backward", "gtrxl_act")
-FLAGS = ("-std=c++17", "-O3", "-march=native", "-ffp-contract=fast", "-fno-math-errno", "-fPIC", "-shared", "-pthread", "-w")
+SOURCES = ("acting.cc", "learning.cc")
+HEADERS = ("attention.h", "blocks.h", "gemm.h", "pool.h", "vectors.h")
+TARGETS = ("gtrxl_act", "gtrxl_unroll", "gtrxl_unroll_backward")
+FLAGS = ("-std=c++17", "-O3", "-march=native", "-ffp-contract=fast", "-fno-math-errno", "-fPIC", "-pthread", "-w")
 HERE = Path(__file__).parent
 
 
@@ -77,22 +79,31 @@ def build() -> Path:
     library = cache() / f"native-{_fingerprint(found)}.so"
     if library.exists():
         return library
+    print("gtrxl: compiling its native library, once for this machine", file=sys.stderr, flush=True)
     try:
         library.parent.mkdir(parents=True, exist_ok=True)
         # Built beside its place and moved there whole: processes that start together may all build, and none reads half a file.
         with tempfile.TemporaryDirectory(dir=library.parent) as folder:
-            made = Path(folder) / library.name
-            sources = [str(HERE / source) for source in SOURCES]
-            command = [found, *FLAGS, f"-I{jax.ffi.include_dir()}", *sources, "-o", str(made)]
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            if done.returncode:
-                raise NativeError(f"{found} could not build gtrxl's native library: {_first_line(done.stderr)}")
+            made, parts = Path(folder) / library.name, [Path(folder) / f"{source}.o" for source in SOURCES]
+            with ThreadPoolExecutor() as together:
+                list(together.map(lambda source, part: _compile(found, HERE / source, part), SOURCES, parts))
+            _call(found, *FLAGS, "-shared", *parts, "-o", made)
             made.replace(library)
     except OSError as error:
         raise NativeError(
             f"gtrxl's native library could not be built in {library.parent} ({error}); set {CACHE} to a folder"
         ) from None
     return library
+
+
+def _compile(compiler: str, source: Path, to: Path) -> None:
+    _call(compiler, *FLAGS, f"-I{jax.ffi.include_dir()}", "-c", source, "-o", to)
+
+
+def _call(*command: str | Path) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise NativeError(f"{command[0]} could not build gtrxl's native library: {_first_line(done.stderr)}")
 
 
 def cache() -> Path:

@@ -9,6 +9,7 @@
 
 #include <cmath>
 
+#include "blocks.h"
 #include "pool.h"
 #include "vectors.h"
 #include "xla/ffi/api/ffi.h"
@@ -20,10 +21,7 @@ namespace {
 
 constexpr long GROUP = 16;   // floats; a whole number of vectors on every machine
 constexpr long PANEL = 64;   // columns
-constexpr float EPSILON = 1e-5f;
 constexpr long LARGE = 2L << 20;  // floats of weights that are read faster by all threads together than by each
-
-enum GateKind : int64_t { RESIDUAL, INPUT, OUTPUT, HIGHWAY, SIGTANH, GRU };
 
 struct Stack {
   long L, B, D, F, H, K, P, I;

@@ -98,7 +98,7 @@ class Pool {
     }
     for (int i = 0; running_.load(std::memory_order_acquire) > 0; ++i) {
       breathe();
-      if (i > 20000) std::this_thread::yield();
+      if (i > 2000) std::this_thread::yield();  // the one that still runs may wait for this processor
     }
   }
 

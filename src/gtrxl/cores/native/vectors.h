@@ -75,6 +75,36 @@ inline vf tanh(vf x) {
   return small < 0.390625f ? near : far;
 }
 
+// VL vectors, as the rows of a square, to its columns.
+inline void turn_square(vf (&x)[VL]) {
+#if defined(__clang__)
+  for (int i = 0; i < VL; ++i)
+    for (int j = 0; j < i; ++j) {
+      const float kept = x[i][j];
+      x[i][j] = x[j][i];
+      x[j][i] = kept;
+    }
+#else
+  vi low, high;
+  for (int i = 0; i < VL; ++i) {
+    low[i] = i / 2 + (i % 2) * VL;
+    high[i] = low[i] + VL / 2;
+  }
+  // Each round moves the bits of (row, column) one place round; after half of them the two have changed places.
+#pragma GCC unroll 4
+  for (int n = VL; n > 1; n /= 2) {
+    vf y[VL];
+#pragma GCC unroll 8
+    for (int i = 0; i < VL / 2; ++i) {
+      y[2 * i] = __builtin_shuffle(x[i], x[i + VL / 2], low);
+      y[2 * i + 1] = __builtin_shuffle(x[i], x[i + VL / 2], high);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < VL; ++i) x[i] = y[i];
+  }
+#endif
+}
+
 constexpr long round_up(long n, long to) { return (n + to - 1) / to * to; }
 
 // MR rows by NV vectors of c (= or +=) a b: a[i, p] at a + i * ar + p * ac, rows of b and c at strides ldb and ldc.

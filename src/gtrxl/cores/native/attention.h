@@ -7,21 +7,15 @@
 // Query i of the tile has distance M + i - j to that key: what it may see is a run of columns that ends at M + i. The score by
 // position of slot p belongs into column i + p, so that the matrix by positions is the matrix by keys with rows one longer.
 
+#pragma once
+
 #include <cmath>
 #include <vector>
 
 #include "pool.h"
 #include "vectors.h"
-#include "xla/ffi/api/ffi.h"
-
-namespace ffi = xla::ffi;
 
 namespace gtrxl {
-namespace {
-
-using Floats = ffi::Buffer<ffi::F32>;
-using Ints = ffi::Buffer<ffi::S32>;
-using Out = ffi::ResultBuffer<ffi::F32>;
 
 struct Sizes {
   long B, T, M, H, K, P, S, I;
@@ -48,27 +42,31 @@ struct Inputs {
 };
 
 // x [n, K] at a stride, plus a bias and perhaps another vector, into rows of Kp floats.
-void gather(float* to, const float* x, long n, long stride, const float* bias, const float* more, const Sizes& z) {
+inline void gather(float* to, const float* x, long n, long stride, const float* bias, const float* more, const Sizes& z) {
+  constexpr long AHEAD = 12;  // rows lie pages apart, where the machine does not look ahead by itself
   for (long i = 0; i < n; ++i) {
+    for (long k = 0; k < z.K && i + AHEAD < n; k += 16) __builtin_prefetch(x + (i + AHEAD) * stride + k);
     for (long k = 0; k < z.K; ++k) to[i * z.Kp + k] = x[i * stride + k] + bias[k] + (more ? more[k] : 0.0f);
     for (long k = z.K; k < z.Kp; ++k) to[i * z.Kp + k] = 0;
   }
 }
 
 // rows [n, Kp] to columns [K, ld], zeros behind them.
-void turn(float* to, const float* rows, long n, long ld, const Sizes& z) {
-  constexpr long SIDE = 16;
-  for (long i0 = 0; i0 < n; i0 += SIDE)
-    for (long k0 = 0; k0 < z.K; k0 += SIDE) {
-      const long i1 = std::min(n, i0 + SIDE), k1 = std::min(z.K, k0 + SIDE);
-      for (long k = k0; k < k1; ++k)
-        for (long i = i0; i < i1; ++i) to[k * ld + i] = rows[i * z.Kp + k];
+inline void turn(float* to, const float* rows, long n, long ld, const Sizes& z) {
+  for (long i = 0; i < n; i += VL)
+    for (long k = 0; k < z.K; k += VL) {
+      const long side = std::min<long>(VL, n - i), deep = std::min<long>(VL, z.K - k);
+      vf square[VL];
+#pragma GCC unroll 16
+      for (int j = 0; j < VL; ++j) square[j] = load(rows + (i + std::min<long>(j, side - 1)) * z.Kp + k);
+      turn_square(square);
+      for (long j = 0; j < deep; ++j) store(to + (k + j) * ld + i, square[j]);  // there is room for a vector behind the last
     }
   for (long k = 0; k < z.K; ++k) std::fill(to + k * ld + n, to + (k + 1) * ld, 0.0f);
 }
 
 // What one head of one stream needs in rows: keys or values, the memory's first.
-void gather_keys(float* to, const Inputs& in, long b, long h, bool values, const Sizes& z) {
+inline void gather_keys(float* to, const Inputs& in, long b, long h, bool values, const Sizes& z) {
   const float* bias = in.bias + (values ? 2 : 1) * z.I + h * z.K;
   gather(to, in.memory + b * z.M * 2 * z.I + (values ? z.I : 0) + h * z.K, z.M, 2 * z.I, bias, nullptr, z);
   const float* own = in.qkv + b * z.T * 3 * z.I + (values ? 2 : 1) * z.I + h * z.K;
@@ -89,7 +87,8 @@ struct Tile {
 };
 
 // Scores before the softmax, unscaled: (q + u) . k and (q + v) . r.
-void score(float* s, const Tile& at, const float* qu, const float* qv, const float* keys_t, const float* r_t, const Sizes& z) {
+inline void score(float* s, const Tile& at, const float* qu, const float* qv, const float* keys_t, const float* r_t,
+                  const Sizes& z) {
   product(at.n, round_up(at.places, VL), z.K, qu, z.Kp, 1, keys_t + at.t0 + at.j0, z.Sp, s + at.j0, z.ld, false);
   product(at.n, round_up(at.distances, VL), z.K, qv, z.Kp, 1, r_t + at.j0, z.Pp, s + at.j0, z.ld + 1, true);
 }
@@ -111,7 +110,7 @@ struct Seen {
   }
 };
 
-void forward_one(const Inputs& in, long b, long h, const float* r_t, float* attended, float* lse, const Sizes& z) {
+inline void forward_one(const Inputs& in, long b, long h, const float* r_t, float* attended, float* lse, const Sizes& z) {
   thread_local Room keys_room, turned_room, values_room, queries_room, scores_room;
   float* keys = keys_room.get(z.S * z.Kp);
   float* keys_t = turned_room.get(z.K * z.Sp);
@@ -161,7 +160,7 @@ struct Sums {
   Sums(float* at, const Sizes& z) : r(at), u(at + z.P * z.Kp), v(u + z.Kp), bias_k(v + z.Kp), bias_v(bias_k + z.Kp) {}
 };
 
-void add_rows(float* to, const float* rows, long n, const Sizes& z) {
+inline void add_rows(float* to, const float* rows, long n, const Sizes& z) {
   for (long i = 0; i < n; ++i)
     for (long k = 0; k < z.Kp; k += VL) store(to + k, load(to + k) + load(rows + i * z.Kp + k));
 }
@@ -170,7 +169,7 @@ struct Gradients {
   float *qkv, *memory;
 };
 
-void backward_one(const Inputs& in, const float* attended, const float* lse, const float* d_attended, long b, long h,
+inline void backward_one(const Inputs& in, const float* attended, const float* lse, const float* d_attended, long b, long h,
                   const float* r, const float* r_t, const Gradients& d, const Sums& sums, const Sizes& z) {
   thread_local Room keys_room, keys_t_room, values_t_room, queries_room, scores_room, d_scores_room, d_keys_room, d_values_room;
   float* keys = keys_room.get(z.S * z.Kp);
@@ -248,45 +247,28 @@ struct Plan {
   long end(long task, const Sizes& z) const { return (task % groups + 1) * z.B / groups; }
 };
 
-Sizes sizes_of(const Floats& qkv, const Floats& memory, const Floats& u) {
-  return Sizes(qkv.dimensions()[0], qkv.dimensions()[1], memory.dimensions()[1], u.dimensions()[0], u.dimensions()[1]);
-}
-
-Inputs inputs_of(const Floats& qkv, const Floats& memory, const Floats& r, const Floats& bias, const Floats& u, const Floats& v,
-                 const Ints& horizon) {
-  return Inputs{qkv.typed_data(), memory.typed_data(), r.typed_data(), bias.typed_data(),
-                u.typed_data(),   v.typed_data(),      horizon.typed_data()};
-}
-
-void position_keys(float* rows, float* turned, const Inputs& in, long h, const Sizes& z) {
+inline void position_keys(float* rows, float* turned, const Inputs& in, long h, const Sizes& z) {
   const std::vector<float> none(z.K, 0.0f);
   gather(rows, in.r + h * z.K, z.P, z.I, none.data(), nullptr, z);
   turn(turned, rows, z.P, z.Pp, z);
 }
 
-ffi::Error forward(Floats qkv, Floats memory, Floats r, Floats bias, Floats u, Floats v, Ints horizon, int64_t threads,
-                   Out attended, Out lse) {
-  const Sizes z = sizes_of(qkv, memory, u);
-  const Inputs in = inputs_of(qkv, memory, r, bias, u, v, horizon);
+// Every head of every stream.
+inline void attend_forward(const Inputs& in, float* attended, float* lse, int threads, const Sizes& z) {
   const Plan plan(z, threads);
   Pool::get().each(plan.tasks, threads, [&](int task) {
     thread_local Room rows_room, turned_room;
     float *rows = rows_room.get(z.P * z.Kp), *turned = turned_room.get(z.K * z.Pp);
     const long h = plan.head(task);
     position_keys(rows, turned, in, h, z);
-    for (long b = plan.begin(task, z); b < plan.end(task, z); ++b)
-      forward_one(in, b, h, turned, attended->typed_data(), lse->typed_data(), z);
+    for (long b = plan.begin(task, z); b < plan.end(task, z); ++b) forward_one(in, b, h, turned, attended, lse, z);
   });
-  return ffi::Error::Success();
 }
 
-ffi::Error backward(Floats qkv, Floats memory, Floats r, Floats bias, Floats u, Floats v, Ints horizon, Floats attended,
-                    Floats lse, Floats d_attended, int64_t threads, Out d_qkv, Out d_memory, Out d_r, Out d_bias, Out d_u,
-                    Out d_v) {
-  const Sizes z = sizes_of(qkv, memory, u);
-  const Inputs in = inputs_of(qkv, memory, r, bias, u, v, horizon);
+// d_r [P, I], d_bias [3 I], d_u and d_v [I].
+inline void attend_backward(const Inputs& in, const float* attended, const float* lse, const float* d_attended,
+                            const Gradients& d, float* d_r, float* d_bias, float* d_u, float* d_v, int threads, const Sizes& z) {
   const Plan plan(z, threads);
-  const Gradients d{d_qkv->typed_data(), d_memory->typed_data()};
   thread_local Room partial_room;
   float* partial = partial_room.get(plan.tasks * Sums::floats(z));
   Pool::get().each(plan.tasks, threads, [&](int task) {
@@ -298,61 +280,25 @@ ffi::Error backward(Floats qkv, Floats memory, Floats r, Floats bias, Floats u, 
     std::fill(mine, mine + Sums::floats(z), 0.0f);
     const Sums sums(mine, z);
     for (long b = plan.begin(task, z); b < plan.end(task, z); ++b)
-      backward_one(in, attended.typed_data(), lse.typed_data(), d_attended.typed_data(), b, h, rows, turned, d, sums, z);
+      backward_one(in, attended, lse, d_attended, b, h, rows, turned, d, sums, z);
   });
-  for (long h = 0; h < z.H; ++h) {
+  Pool::get().each(z.H, threads, [&](int h) {
     float* first = partial + h * plan.groups * Sums::floats(z);
     for (long g = 1; g < plan.groups; ++g) {
       const float* other = first + g * Sums::floats(z);
       for (long i = 0; i < Sums::floats(z); i += VL) store(first + i, load(first + i) + load(other + i));
     }
     const Sums sums(first, z);
-    for (long p = 0; p < z.P; ++p)
-      std::copy(sums.r + p * z.Kp, sums.r + p * z.Kp + z.K, d_r->typed_data() + p * z.I + h * z.K);
+    for (long p = 0; p < z.P; ++p) std::copy(sums.r + p * z.Kp, sums.r + p * z.Kp + z.K, d_r + p * z.I + h * z.K);
     for (long k = 0; k < z.K; ++k) {
       const long at = h * z.K + k;
-      d_u->typed_data()[at] = sums.u[k];
-      d_v->typed_data()[at] = sums.v[k];
-      d_bias->typed_data()[at] = sums.u[k] + sums.v[k];
-      d_bias->typed_data()[z.I + at] = sums.bias_k[k];
-      d_bias->typed_data()[2 * z.I + at] = sums.bias_v[k];
+      d_u[at] = sums.u[k];
+      d_v[at] = sums.v[k];
+      d_bias[at] = sums.u[k] + sums.v[k];
+      d_bias[z.I + at] = sums.bias_k[k];
+      d_bias[2 * z.I + at] = sums.bias_v[k];
     }
-  }
-  return ffi::Error::Success();
+  });
 }
 
-}  // namespace
 }  // namespace gtrxl
-
-XLA_FFI_DEFINE_HANDLER_SYMBOL(gtrxl_attend, gtrxl::forward,
-                              ffi::Ffi::Bind()
-                                  .Arg<gtrxl::Floats>()
-                                  .Arg<gtrxl::Floats>()
-                                  .Arg<gtrxl::Floats>()
-                                  .Arg<gtrxl::Floats>()
-                                  .Arg<gtrxl::Floats>()
-                                  .Arg<gtrxl::Floats>()
-                                  .Arg<gtrxl::Ints>()
-                                  .Attr<int64_t>("threads")
-                                  .Ret<gtrxl::Floats>()
-                                  .Ret<gtrxl::Floats>());
-
-XLA_FFI_DEFINE_HANDLER_SYMBOL(gtrxl_attend_backward, gtrxl::backward,
-                              ffi::Ffi::Bind()
-                                  .Arg<gtrxl::Floats>()
-                                  .Arg<gtrxl::Floats>()
-                                  .Arg<gtrxl::Floats>()
-                                  .Arg<gtrxl::Floats>()
-                                  .Arg<gtrxl::Floats>()
-                                  .Arg<gtrxl::Floats>()
-                                  .Arg<gtrxl::Ints>()
-                                  .Arg<gtrxl::Floats>()
-                                  .Arg<gtrxl::Floats>()
-                                  .Arg<gtrxl::Floats>()
-                                  .Attr<int64_t>("threads")
-                                  .Ret<gtrxl::Floats>()
-                                  .Ret<gtrxl::Floats>()
-                                  .Ret<gtrxl::Floats>()
-                                  .Ret<gtrxl::Floats>()
-                                  .Ret<gtrxl::Floats>()
-                                  .Ret<gtrxl::Floats>());

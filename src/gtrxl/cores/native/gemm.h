@@ -1,0 +1,197 @@
+// Products of matrices beyond the caches, by all threads.
+//
+// The right matrix is copied, a block of its rows at a time, into panels as wide as a tile of vectors.h: all threads share them.
+// A task takes a block of rows of the result, copies its part of the left matrix unless that lies well already, and goes through
+// the panels. Every sum is taken in the same order however many threads there are.
+#pragma once
+
+#include <climits>
+#include <cstring>
+
+#include "pool.h"
+#include "vectors.h"
+
+namespace gtrxl {
+
+constexpr long PANEL_WIDTH = WIDEST * VL;
+constexpr long TILE_ROWS = 6;
+constexpr long BLOCK_DEPTH = 512;  // rows of the right matrix in the panels at a time; a panel of them stays in the second cache
+constexpr long BLOCK_ROWS = 192;   // rows of the result in a task; whole tiles
+
+// The left matrix: its rows, or its columns if it is `turned`, lie `ld` apart, in groups of `per` that lie `outer` apart. With
+// `mean` and `factor`, x stands for (x - mean) * factor, one of each for every stored row; a factor of 0 makes zeros of all.
+struct Left {
+  const float* at;
+  long ld;
+  bool turned = false;
+  long per = LONG_MAX, outer = 0;
+  const float *mean = nullptr, *factor = nullptr;
+
+  const float* row(long i) const { return per == LONG_MAX ? at + i * ld : at + (i / per) * outer + (i % per) * ld; }
+  bool as_it_lies() const { return !turned && factor == nullptr && per == LONG_MAX; }
+
+  // n floats of stored row i, from the one at `from`.
+  void copy(float* to, long i, long from, long n) const {
+    const float* x = row(i) + from;
+    if (factor == nullptr) {
+      std::memcpy(to, x, n * sizeof(float));
+    } else if (factor[i] == 0) {
+      std::memset(to, 0, n * sizeof(float));
+    } else {
+      const float shift = mean[i], by = factor[i];
+      for (long k = 0; k < n; ++k) to[k] = (x[k] - shift) * by;
+    }
+  }
+};
+
+struct Right {
+  const float* at;
+  long ld;
+  bool turned = false;
+};
+
+// Rows p..p+deep and columns j..j+wide of b into a panel, zeros to the right of them.
+inline void pack_panel(float* to, const Right& b, long p, long deep, long j, long wide) {
+  constexpr long W = PANEL_WIDTH;
+  if (!b.turned) {
+    for (long q = 0; q < deep; ++q) {
+      const float* row = b.at + (p + q) * b.ld + j;
+      if (wide == W) {
+#pragma GCC unroll 4
+        for (int v = 0; v < WIDEST; ++v) store(to + q * W + v * VL, load(row + v * VL));
+      } else {
+        std::memcpy(to + q * W, row, wide * sizeof(float));
+        std::fill(to + q * W + wide, to + (q + 1) * W, 0.0f);
+      }
+    }
+    return;
+  }
+  for (long j0 = 0; j0 < W; j0 += VL)
+    for (long q0 = 0; q0 < deep; q0 += VL) {
+      const long rows = std::min<long>(VL, deep - q0), columns = std::min<long>(VL, wide - j0);
+      const float* from = b.at + (j + j0) * b.ld + p + q0;
+      float* at = to + q0 * W + j0;
+      if (rows == VL && columns == VL) {
+        vf square[VL];
+#pragma GCC unroll 16
+        for (int i = 0; i < VL; ++i) square[i] = load(from + i * b.ld);
+        turn_square(square);
+#pragma GCC unroll 16
+        for (int i = 0; i < VL; ++i) store(at + i * W, square[i]);
+      } else {
+        for (long q = 0; q < rows; ++q)
+          for (long i = 0; i < VL; ++i) at[q * W + i] = i < columns ? from[i * b.ld + q] : 0.0f;
+      }
+    }
+}
+
+// Rows q0..q1 of those p..p+deep of a turned left matrix, where tiles of the result's m rows can read them. A line lies between
+// tiles: at a power of two apart they would all go into one set of the cache.
+constexpr long turned_tile(long deep) { return TILE_ROWS * deep + 16; }
+
+inline void pack_turned(float* to, const Left& a, long m, long p, long deep, long q0, long q1) {
+  thread_local Room room;
+  float* line = a.factor == nullptr ? nullptr : room.get(m);
+  for (long q = q0; q < q1; ++q) {
+    const float* from = line;
+    if (a.factor == nullptr) from = a.row(p + q);
+    else a.copy(line, p + q, 0, m);
+    float* at = to + q * TILE_ROWS;
+    long s = 0;
+    for (; s + TILE_ROWS <= m; s += TILE_ROWS, at += turned_tile(deep)) std::memcpy(at, from + s, TILE_ROWS * sizeof(float));
+    for (long t = s; t < m; ++t) at[t - s] = from[t];
+  }
+}
+
+// A block of the left matrix where tiles can read it: a[i, p] at `at` + i * row + p * column, for whole tiles of rows i.
+struct Packed {
+  const float* at;
+  long row, column, tile;  // tile: from a tile of rows to the next
+
+  Packed(const Left& a, const float* turned, long i, long m, long p, long deep, Room& room) {
+    if (a.turned) {
+      at = turned + i / TILE_ROWS * turned_tile(deep);
+      row = 1;
+      column = TILE_ROWS;
+      tile = turned_tile(deep);
+    } else if (a.as_it_lies()) {
+      at = a.at + i * a.ld + p;
+      row = a.ld;
+      column = 1;
+      tile = TILE_ROWS * a.ld;
+    } else {
+      row = deep + VL;  // not a power of two here either
+      column = 1;
+      tile = TILE_ROWS * row;
+      float* to = room.get(m * row);
+      for (long s = 0; s < m; ++s) a.copy(to + s * row, i + s, p, deep);
+      at = to;
+    }
+  }
+};
+
+template <int NV>
+void panel_tiles(long m, long deep, const Packed& a, const float* panel, float* c, long ldc, bool add) {
+  const float* at = a.at;
+  long i = 0;
+  for (; i + TILE_ROWS <= m; i += TILE_ROWS, at += a.tile, c += TILE_ROWS * ldc)
+    tile<TILE_ROWS, NV>(deep, at, a.row, a.column, panel, PANEL_WIDTH, c, ldc, add);
+  if (i < m) last_rows<TILE_ROWS - 1, NV>(m - i, deep, at, a.row, a.column, panel, PANEL_WIDTH, c, ldc, add);
+}
+
+// c [m, wide] = (or +=) the block times a panel.
+inline void panel_product(long m, long wide, long deep, const Packed& a, const float* panel, float* c, long ldc, bool add) {
+  const auto into = [&](float* to, long ld, bool more) {
+    switch ((wide + VL - 1) / VL) {
+      case 1: return panel_tiles<1>(m, deep, a, panel, to, ld, more);
+      case 2: return panel_tiles<2>(m, deep, a, panel, to, ld, more);
+      case 3: return panel_tiles<(WIDEST > 2 ? 3 : 1)>(m, deep, a, panel, to, ld, more);
+      default: return panel_tiles<WIDEST>(m, deep, a, panel, to, ld, more);
+    }
+  };
+  if (wide % VL == 0) return into(c, ldc, add);
+  float aside[BLOCK_ROWS * PANEL_WIDTH];  // whole vectors
+  into(aside, PANEL_WIDTH, false);
+  for (long i = 0; i < m; ++i)
+    for (long j = 0; j < wide; ++j) c[i * ldc + j] = aside[i * PANEL_WIDTH + j] + (add ? c[i * ldc + j] : 0.0f);
+}
+
+// c [m, n] = (or +=) a [m, k] b [k, n], rows of c at a stride.
+inline void multiply(long m, long n, long k, const Left& a, const Right& b, float* c, long ldc, bool add, int threads) {
+  if (m == 0 || n == 0) return;
+  if (k == 0) {
+    for (long i = 0; i < m && !add; ++i) std::fill(c + i * ldc, c + i * ldc + n, 0.0f);
+    return;
+  }
+  if (static_cast<double>(m) * n * k < 3e5) threads = 1;
+  thread_local Room panels_room, turned_room;
+  const long panels = (n + PANEL_WIDTH - 1) / PANEL_WIDTH;
+  const long depth_blocks = (k + BLOCK_DEPTH - 1) / BLOCK_DEPTH, depth = round_up((k + depth_blocks - 1) / depth_blocks, VL);
+  float* packed = panels_room.get(panels * PANEL_WIDTH * depth);
+  float* turned = a.turned ? turned_room.get(round_up(m, TILE_ROWS) / TILE_ROWS * turned_tile(depth)) : nullptr;
+  const long row_blocks = std::max((m + BLOCK_ROWS - 1) / BLOCK_ROWS, std::min<long>(threads, (m + TILE_ROWS - 1) / TILE_ROWS));
+  const long block = round_up((m + row_blocks - 1) / row_blocks, TILE_ROWS);
+  // Tasks enough for all threads to be busy to the end.
+  const long groups = threads == 1 ? 1 : std::min(panels, (6 * threads + row_blocks - 1) / row_blocks);
+  const long rights = std::min(panels, 4L * threads), lefts = a.turned ? 4L * threads : 0;
+  for (long p = 0; p < k; p += depth) {
+    const long deep = std::min(depth, k - p);
+    Pool::get().each(rights + lefts, threads, [&](int task) {
+      for (long j = panels * task / rights; task < rights && j < panels * (task + 1) / rights; ++j)
+        pack_panel(packed + j * PANEL_WIDTH * deep, b, p, deep, j * PANEL_WIDTH, std::min(PANEL_WIDTH, n - j * PANEL_WIDTH));
+      const long left = task - rights;
+      if (left >= 0) pack_turned(turned, a, m, p, deep, deep * left / lefts, deep * (left + 1) / lefts);
+    });
+    Pool::get().each(row_blocks * groups, threads, [&](int task) {
+      thread_local Room room;
+      const long i = (task / groups) * block, rows = std::min(block, m - i), group = task % groups;
+      if (rows <= 0) return;
+      const Packed left(a, turned, i, rows, p, deep, room);
+      for (long j = panels * group / groups; j < panels * (group + 1) / groups; ++j)
+        panel_product(rows, std::min(PANEL_WIDTH, n - j * PANEL_WIDTH), deep, left, packed + j * PANEL_WIDTH * deep,
+                      c + i * ldc + j * PANEL_WIDTH, ldc, add || p > 0);
+    });
+  }
+}
+
+}  // namespace gtrxl
