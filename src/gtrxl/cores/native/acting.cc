@@ -1,8 +1,8 @@
 // One step of B streams through a whole stack of layers, against rings of keys and values (transformer.py has the contract).
 //
-// L layers, B streams, D width, F MLP width, H heads, K head width, I = H K, P = M + 1 ring slots. A name with a p behind it (Dp, Kp)
-// is that width in whole groups of 16 floats; what is beyond the width is zero. Weights come packed (acting.py): matrices in panels of
-// 64 columns, so that they are read from end to end.
+// L layers, B streams, D width, F MLP width, H heads, K head width, I = H K, P = M + 1 ring slots. A name with a p behind it
+// (Dp, Kp) is that width in whole groups of 16 floats; what is beyond the width is zero. Weights come packed (acting.py), matrices
+// in panels of 64 columns, so that they are read from end to end.
 //
 // Small stacks live in the caches: each thread takes some of the streams through all layers. Large ones are read from memory:
 // all threads take all streams together, each its part of every matrix and of the heads, and no weight is read twice.
@@ -276,7 +276,8 @@ struct Run {
 // The query of one head of one stream against its rings. `position` holds its scores by distance, farthest first.
 void look(float* to, const float* q, const float* position, const float* keys, const float* values, float* scores, long cursor,
           long horizon, const Stack& z) {
-  // What it may see: `horizon` slots before the cursor and the cursor's own, a run around the ring; and where in `position` slot 0 lies.
+  // What it may see: `horizon` slots before the cursor and its own, a run around the ring; and where in `position` slot 0
+  // lies.
   const Run runs[2] = {{std::max(0L, cursor - horizon), cursor + 1}, {z.P - std::max(0L, horizon - cursor), z.P}};
   const long shifts[2] = {z.P - 1 - cursor, -cursor - 1};
   const float scale = 1.0f / std::sqrt(static_cast<float>(z.K));
@@ -340,7 +341,8 @@ void attend(const Member& me, const Layer& layer, long l, long from, long m, con
       const float* q = shared.qkv + b * z.Qp + h * z.K;
       for (long k = 0; k < z.K; ++k) qv[b * z.Kp + k] = q[k] + layer.v[h * z.Kp + k];
     }
-    product(b1 - b0, z.Pp, z.K, qv + b0 * z.Kp, z.Kp, 1, layer.positions + h * z.K * z.Pp, z.Pp, position + b0 * z.Pp, z.Pp, false);
+    product(b1 - b0, z.Pp, z.K, qv + b0 * z.Kp, z.Kp, 1, layer.positions + h * z.K * z.Pp, z.Pp, position + b0 * z.Pp, z.Pp,
+            false);
     for (long b = b0; b < b1; ++b) {
       const float* q = shared.qkv + b * z.Qp + h * z.K;
       for (long k = 0; k < z.K; ++k) qu[k] = q[k] + layer.u[h * z.Kp + k];
@@ -387,7 +389,8 @@ void act(const Member& me, long from, long m, const float* x, const float* weigh
     std::copy(shared.out, shared.out + m * w, update);
     if (z.norm_inputs) relu(update, m, w);
     join(me, layer.gate_1, stream, update, spare, shared, m, z);
-    normalise(normal, stream, z.norm_inputs ? layer.scale_2 : layer.scale_1, z.norm_inputs ? layer.offset_2 : layer.offset_1, m, z);
+    const float *scale = z.norm_inputs ? layer.scale_2 : layer.scale_1, *offset = z.norm_inputs ? layer.offset_2 : layer.offset_1;
+    normalise(normal, stream, scale, offset, m, z);
     if (!z.norm_inputs) std::copy(normal, normal + m * w, stream);
     dense(me, m, z.Fp, z.D, normal, w, layer.first, shared.hidden, false);
     me.meet();

@@ -60,8 +60,8 @@ class Pool {
   // How many threads there are, the caller's among them.
   int size() const { return workers_ + 1; }
 
-  // Calls work(0, n), ..., work(n - 1, n) at the same time on n threads, so that they may wait for each other: n is `threads` or as
-  // many as there are, and 1 if the others are at work for somebody else.
+  // Calls work(0, n), ..., work(n - 1, n) at the same time on n threads, so that they may wait for each other: n is `threads` or
+  // as many as there are, and 1 if the others are at work for somebody else.
   void together(int threads, const std::function<void(int, int)>& work) {
     const int n = std::min(threads, workers_ + 1);
     if (n <= 1 || !busy_.try_lock()) return work(0, 1);
