@@ -50,8 +50,10 @@ ROOMS = (
 SMALL_EYES = ("--net.channels", "tiny", "--net.memory", "64", "--discount", "0.97", "--steps", "1500000", "--reports", "60")
 
 SETS: dict[str, list[Planned]] = {
-    "first": [Planned("grid-numpad", "gtrxl-gru", seed) for seed in range(5)],
-    "grid-2x2": [Planned("grid-numpad", core, seed, ("--devices", "1")) for seed in range(SEEDS) for core in OTHERS],
+    "first": [Planned("grid-numpad", "gtrxl-gru", seed, ("--steps", "3000000")) for seed in range(5)],
+    "grid-2x2": [
+        Planned("grid-numpad", core, seed, ("--devices", "1", "--steps", "3000000")) for seed in range(SEEDS) for core in OTHERS
+    ],
     "grid-3x3": [Planned("grid-numpad-3x3", "gtrxl-gru", seed, ("--devices", "1")) for seed in range(SEEDS)]
     + [
         Planned("grid-numpad-3x3", core, seed, ("--devices", "1", "--steps", "20000000"))

@@ -109,7 +109,7 @@ def _sizes(task: Task) -> dict[str, Any]:
     if isinstance(task, GridNumpad) and task.size > 2:
         return {"steps": 30_000_000, "streams": 32}
     if isinstance(task, GridNumpad):
-        return {"steps": 3_000_000}
+        return {"steps": 5_000_000}
     return {"steps": 1_000_000}
 
 
