@@ -252,7 +252,7 @@ class Peers:
             link.send(ENDING, line.encode())
         with contextlib.suppress(OSError, ValueError):
             shown = "\x1b[?25h" if sys.stderr.isatty() else ""  # a live view may have hidden the cursor
-            print(f"{shown}gtrxl: {line}", file=sys.stderr)
+            sys.stderr.write(f"{shown}gtrxl: {line}\n")  # at once, so that the lines of several hosts stay apart
         _end(LOST)
 
 

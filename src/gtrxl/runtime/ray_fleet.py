@@ -208,7 +208,9 @@ class RayFleet:
         failure, now = None, time.monotonic()
         if actor.beat is None:
             if now - actor.heard_at > min(limit / 4, self._grace):
-                actor.beat, actor.beat_at = actor.beside.beat(), now
+                actor.beat = actor.beside.beat()
+                if actor.beat_at <= actor.heard_at:  # else an earlier question has been lost, and counts
+                    actor.beat_at = now
         elif ray.wait([actor.beat], timeout=0)[0]:
             asked, actor.beat = actor.beat, None
             with contextlib.suppress(ray.exceptions.RayError):  # the unroll itself says what happened
