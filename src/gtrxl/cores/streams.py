@@ -105,9 +105,8 @@ class Streams(eqx.Module):
             return jax.vmap(self.core.prepare, axis_size=self.size)(state)
         state = self.plain(state)
         if native.usable(state.inputs.dtype) and native_acting.supports(self.core.blocks):
-            keys, values, positions = jax.vmap(self.core.project, out_axes=(0, 0, None))(state)
-            projected = {"keys": keys, "values": values, "positions": positions}
-            return native_acting.prepare(self.core.blocks, inputs=state.inputs, filled=state.filled, **projected)
+            blocks, positions = self.core.blocks, self.core.positions()
+            return native_acting.prepare(blocks, inputs=state.inputs, positions=positions, filled=state.filled)
         if self.size == 1:
             memory = self.core.prepare(jax.tree.map(lambda leaf: leaf[0], state))
         else:

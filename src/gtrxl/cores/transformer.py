@@ -134,27 +134,21 @@ class Transformer(Core):
     def prepare(self, state: Memory | PreparedMemory) -> PreparedMemory:
         """Projects the memory once: keys and values of every slot, position keys of every distance."""
         state = self.plain(state)
-        keys, values, positions = self.project(state)
+        keys, values = jax.lax.map(lambda of: of[0].project(of[1]), (self.blocks, self._real(state)))
         room = ((0, 0), (0, 0), (0, 1), (0, 0))  # the ring's last slot waits for the next step
         return PreparedMemory(
             inputs=jnp.pad(jnp.swapaxes(state.inputs, 0, 1), ((0, 1), (0, 0), (0, 0))),
             keys=tuple(jnp.pad(keys, room)),
             values=tuple(jnp.pad(values, room)),
-            positions=tuple(positions),
+            positions=tuple(self.positions()),
             cursor=jnp.array(self.memory, jnp.int32),
             filled=state.filled,
         )
 
-    def project(self, state: Memory) -> tuple[Float[Array, "L H M K"], Float[Array, "L H M K"], Float[Array, "L H P K"]]:
-        """Keys and values of every slot, oldest first, and position keys of every distance, farthest first."""
+    def positions(self) -> Float[Array, "L H P K"]:
+        """Position keys of every distance, farthest first."""
         code = window_code(self.memory, size=self.output_size)
-        dtype = DTYPES[self.dtype]
-
-        def layer(of: tuple[Block, Array]) -> tuple[Array, Array, Array]:
-            block, inputs = of
-            return *block.project(inputs), block.attention.position_keys(code, dtype=dtype)
-
-        return jax.lax.map(layer, (self.blocks, self._real(state)))
+        return jax.lax.map(lambda block: block.attention.position_keys(code, dtype=DTYPES[self.dtype]), self.blocks)
 
     def plain(self, state: Memory | PreparedMemory) -> Memory:
         """The memory alone, oldest first."""

@@ -1,11 +1,15 @@
-// One step of B streams through a whole stack of layers, against rings of keys and values (transformer.py has the contract).
+// One step of B streams through a whole stack of layers (transformer.py has the contract).
 //
-// L layers, B streams, D width, F MLP width, H heads, K head width, I = H K, P = M + 1 ring slots. A name with a p behind it
-// (Dp, Kp) is that width in whole groups of 16 floats; what is beyond the width is zero. Weights come packed (acting.py), matrices
-// in panels of 64 columns, so that they are read from end to end.
+// L layers, B streams, D width, F MLP width, H heads, K head width, P = M + 1 ring slots. A name with a p behind it (Dp, Kp) is
+// that width in whole groups of 16 floats; what is beyond the width is zero. Weights come packed (acting.py), matrices in panels
+// of 64 columns, so that they are read from end to end.
+//
+// What a step reads of the past are the rows that the layers have seen, M itself after the first norm, and no keys or values:
+// those would be twice as many bytes. A head's query goes through its key weights instead, q . (W x) = (W' q) . x, and the mixture
+// of rows through its value weights. More is multiplied, but a row is read once for all heads, and the next rows come meanwhile.
 //
 // Small stacks live in the caches: each thread takes some of the streams through all layers. Large ones are read from memory:
-// all threads take all streams together, each its part of every matrix and of the heads, and no weight is read twice.
+// all threads take all streams together, each its part of every matrix and of the streams' pasts, and nothing is read twice.
 
 #include <cmath>
 
@@ -24,8 +28,8 @@ constexpr long PANEL = 64;   // columns
 constexpr long LARGE = 2L << 20;  // floats of weights that are read faster by all threads together than by each
 
 struct Stack {
-  long L, B, D, F, H, K, P, I;
-  long Dp, Fp, Kp, Pp, Qp;  // Qp: queries, keys and values side by side
+  long L, B, D, F, H, K, P;
+  long Dp, Fp, Kp, Pp, I;  // I: all heads side by side, each Kp wide
   GateKind gate;
   bool norm_inputs;
 };
@@ -35,7 +39,8 @@ struct Gate {
 };
 
 struct Layer {
-  const float *scale_1, *offset_1, *scale_2, *offset_2, *bias_1, *bias_2, *u, *v, *qkv, *positions, *out, *first, *second;
+  const float *scale_1, *offset_1, *scale_2, *offset_2, *bias_1, *bias_2, *u, *v;
+  const float *q, *keys, *positions, *values, *out, *first, *second;
   Gate gate_1, gate_2;
 
   static const float* walk(Layer* layer, const float* at, const Stack& z) {
@@ -49,10 +54,12 @@ struct Layer {
     take(layer->offset_2, z.Dp);
     take(layer->bias_1, z.Fp);
     take(layer->bias_2, z.Dp);
-    take(layer->u, z.H * z.Kp);
-    take(layer->v, z.H * z.Kp);
-    take(layer->qkv, z.D * z.Qp);
+    take(layer->u, z.I);
+    take(layer->v, z.I);
+    take(layer->q, z.D * z.I);
+    take(layer->keys, z.H * z.K * z.Dp);
     take(layer->positions, z.H * z.K * z.Pp);
+    take(layer->values, z.H * z.D * z.Kp);
     take(layer->out, z.I * z.Dp);
     take(layer->first, z.D * z.Fp);
     take(layer->second, z.F * z.Dp);
@@ -98,12 +105,33 @@ struct Member {
   long end(long n) const { return n * (rank + 1) / team; }
 };
 
-// c [m, n] = (or +=) a [m, k] w, this member's panels of it.
-void dense(const Member& me, long m, long n, long k, const float* a, long lda, const float* w, float* c, bool add) {
-  const long panels = (n + PANEL - 1) / PANEL;
-  for (long p = me.begin(panels); p < me.end(panels); ++p) {
-    const long columns = std::min(PANEL, n - p * PANEL);
-    product(m, columns, k, a, lda, 1, w + p * PANEL * k, columns, c + p * PANEL, n, add);
+constexpr long panels_of(long n) { return (n + PANEL - 1) / PANEL; }
+
+// Panel p of c [m, n] = (or +=) a [m, k] w, rows of c at a stride. Meanwhile as much of what is read `then` comes in.
+void panel(long p, long m, long n, long k, const float* a, long lda, const float* w, float* c, long ldc, bool add,
+           const float* then) {
+  const long columns = std::min(PANEL, n - p * PANEL);
+  const float* const from = w + p * PANEL * k;
+  const long tiles = (m + rows_of_tile<WIDEST>() - 1) / rows_of_tile<WIDEST>(), by = columns * 4 / tiles;
+  if (by <= 2 * Ahead::LINE) {
+    Ahead next{reinterpret_cast<const char*>(then), by};
+    product(m, columns, k, a, lda, 1, from, columns, c + p * PANEL, ldc, add, next);
+  } else {  // too little work: the matrix comes as fast as it can
+    product(m, columns, k, a, lda, 1, from, columns, c + p * PANEL, ldc, add);
+  }
+}
+
+// Where this member begins to read w, of n columns and k rows.
+const float* start(const Member& me, const float* w, long n, long k) { return w + me.begin(panels_of(n)) * PANEL * k; }
+
+// c [m, n] = (or +=) a [m, k] w, this member's panels of it, each finished by `each`(row, column) for all its vectors.
+template <class Each>
+void dense(const Member& me, long m, long n, long k, const float* a, long lda, const float* w, float* c, bool add,
+           const float* then, Each each) {
+  for (long p = me.begin(panels_of(n)), end = me.end(panels_of(n)); p < end; ++p) {
+    panel(p, m, n, k, a, lda, w, c, n, add, p + 1 < end ? w + (p + 1) * PANEL * k : then);
+    for (long i = 0; i < m; ++i)
+      for (long d = p * PANEL; d < std::min((p + 1) * PANEL, n); d += VL) each(i, d);
   }
 }
 
@@ -125,84 +153,101 @@ void normalise(float* to, const float* x, const float* scale, const float* offse
   }
 }
 
+// each(row, column) for the vectors of this member's rows.
 template <class Each>
-void elementwise(long m, long width, Each each) {
-  for (long i = 0; i < m; ++i)
+void elementwise(const Member& me, long m, long width, Each each) {
+  for (long i = me.begin(m); i < me.end(m); ++i)
     for (long d = 0; d < width; d += VL) each(i, d);
 }
 
-void relu(float* x, long m, long width) {
-  elementwise(m, width, [&](long i, long d) { store(x + i * width + d, larger(load(x + i * width + d), vf{})); });
-}
+// How a member's share of the streams' pasts is cut: by streams, or each past among all if there are fewer streams than members.
+long parts_of(const Member& me, long m) { return m >= me.team ? 1 : me.team; }
+
+// Heads as `dots` takes them: HN at a time, a power of two, of Hn in all.
+constexpr long padded_heads(long H) { return H == 1 ? 1 : round_up(H, 2); }
 
 // Memory for m streams that every member sees.
 struct Shared {
-  float *qkv, *attended, *out, *hidden, *mlp, *rz, *g;
-  static long floats(long m, const Stack& z) { return m * (z.Qp + z.H * z.K + GROUP + 2 * z.Dp + z.Fp + 3 * z.Dp); }
-  Shared(float* at, long m, const Stack& z) {
-    qkv = at;
-    attended = qkv + m * z.Qp;
-    out = attended + round_up(m * z.I, GROUP);
+  float *q, *look, *position, *mixed, *peak, *whole, *attended, *out, *hidden, *mlp, *rz, *g, *spare, *streams[2];
+  long Hn, places;  // from one head's position scores to the next's
+  static long floats(long m, int team, const Stack& z) {
+    const long parts = m >= team ? 1 : team, Hn = padded_heads(z.H);
+    return GROUP + m * (2 * z.I + Hn * z.Dp + z.H * (z.Pp + GROUP) + parts * Hn * (z.Dp + 2) + 8 * z.Dp + z.Fp) + 3 * GROUP;
+  }
+  Shared(float* at, long m, int team, const Stack& z) {
+    const long parts = m >= team ? 1 : team;
+    Hn = padded_heads(z.H);
+    places = z.Pp + GROUP;
+    q = at;
+    look = q + m * z.I;
+    position = look + m * Hn * z.Dp;
+    mixed = position + m * z.H * places;
+    attended = mixed + m * parts * Hn * z.Dp;
+    out = attended + m * z.I;
     hidden = out + m * z.Dp;
     mlp = hidden + m * z.Fp;
     rz = mlp + m * z.Dp;
     g = rz + m * 2 * z.Dp;
+    spare = g + m * z.Dp;
+    streams[0] = spare + m * z.Dp;
+    streams[1] = streams[0] + m * z.Dp;
+    peak = streams[1] + m * z.Dp;
+    whole = peak + m * parts * Hn;
   }
 };
 
-// stream [m, Dp] joined with update [m, Dp]; each member computes all of the result. A product goes to `shared` in parts, and is
-// read after a meeting; the next product into the same place comes after another one.
-void join(const Member& me, const Gate& gate, float* stream, const float* update, float* spare, const Shared& shared, long m,
-          const Stack& z) {
+// `to` = x [m, Dp] joined with y [m, Dp]. All members are done with it at the end, and with x and y.
+void join(const Member& me, const Gate& gate, float* to, const float* x, const float* y, const Shared& shared, long m,
+          const Stack& z, const float* then) {
   const long w = z.Dp;
+  const auto begin = [&](const float* matrix, long n) { return start(me, matrix, n, z.D); };
+  const auto nothing = [](long, long) {};
+  float *rz = shared.rz, *g = shared.g, *spare = shared.spare;
   switch (z.gate) {
     case RESIDUAL:
-      elementwise(m, w, [&](long i, long d) { store(stream + i * w + d, load(stream + i * w + d) + load(update + i * w + d)); });
+      elementwise(me, m, w, [&](long i, long d) { store(to + i * w + d, load(x + i * w + d) + load(y + i * w + d)); });
       break;
     case INPUT:
     case OUTPUT:
     case HIGHWAY:
-      dense(me, m, w, z.D, stream, w, gate.a, shared.g, false);
-      me.meet();
-      elementwise(m, w, [&](long i, long d) {
-        const vf x = load(stream + i * w + d), y = load(update + i * w + d), a = load(shared.g + i * w + d);
-        const vf b = load(gate.bias + d);
-        vf to;
+      dense(me, m, w, z.D, x, w, gate.a, g, false, then, [&](long i, long d) {
+        const vf xs = load(x + i * w + d), ys = load(y + i * w + d), a = load(g + i * w + d), b = load(gate.bias + d);
+        vf joined;
         if (z.gate == INPUT) {
-          to = sigmoid(a) * x + y;
+          joined = sigmoid(a) * xs + ys;
         } else if (z.gate == OUTPUT) {
-          to = x + sigmoid(a - b) * y;
+          joined = xs + sigmoid(a - b) * ys;
         } else {
           const vf carry = sigmoid(a + b);
-          to = carry * x + (1.0f - carry) * y;
+          joined = carry * xs + (1.0f - carry) * ys;
         }
-        store(stream + i * w + d, to);
+        store(to + i * w + d, joined);
       });
       break;
     case SIGTANH:
-      dense(me, m, 2 * w, z.D, update, w, gate.a, shared.rz, false);
+      dense(me, m, 2 * w, z.D, y, w, gate.a, rz, false, then, nothing);
       me.meet();
-      elementwise(m, w, [&](long i, long d) {
-        const vf opening = load(shared.rz + i * 2 * w + d) - load(gate.bias + d), content = load(shared.rz + i * 2 * w + w + d);
-        store(stream + i * w + d, load(stream + i * w + d) + sigmoid(opening) * tanh(content));
+      elementwise(me, m, w, [&](long i, long d) {
+        const vf opening = load(rz + i * 2 * w + d) - load(gate.bias + d), content = load(rz + i * 2 * w + w + d);
+        store(to + i * w + d, load(x + i * w + d) + sigmoid(opening) * tanh(content));
       });
       break;
     case GRU:
-      dense(me, m, 2 * w, z.D, update, w, gate.a, shared.rz, false);
-      dense(me, m, 2 * w, z.D, stream, w, gate.c, shared.rz, true);
-      dense(me, m, w, z.D, update, w, gate.b, shared.g, false);
-      me.meet();
-      elementwise(m, w, [&](long i, long d) {
-        store(spare + i * w + d, sigmoid(load(shared.rz + i * 2 * w + d)) * load(stream + i * w + d));
+      dense(me, m, 2 * w, z.D, y, w, gate.a, rz, false, begin(gate.c, 2 * w), nothing);
+      dense(me, m, 2 * w, z.D, x, w, gate.c, rz, true, begin(gate.b, w), [&](long i, long d) {
+        const vf a = load(rz + i * 2 * w + d);
+        if (d < w) store(spare + i * w + d, sigmoid(a) * load(x + i * w + d));
+        else store(rz + i * 2 * w + d, sigmoid(a - load(gate.bias + d - w)));
       });
-      dense(me, m, w, z.D, spare, w, gate.d, shared.g, true);
+      dense(me, m, w, z.D, y, w, gate.b, g, false, begin(gate.d, w), nothing);
       me.meet();
-      elementwise(m, w, [&](long i, long d) {
-        const vf x = load(stream + i * w + d), open = sigmoid(load(shared.rz + i * 2 * w + w + d) - load(gate.bias + d));
-        store(stream + i * w + d, (1.0f - open) * x + open * tanh(load(shared.g + i * w + d)));
+      dense(me, m, w, z.D, spare, w, gate.d, g, true, then, [&](long i, long d) {
+        const vf open = load(rz + i * 2 * w + w + d);
+        store(to + i * w + d, (1.0f - open) * load(x + i * w + d) + open * tanh(load(g + i * w + d)));
       });
       break;
   }
+  me.meet();
 }
 
 // Lane i of the result is the sum of vector i.
@@ -226,136 +271,215 @@ inline vf sums(vf (&of)[VL]) {
 #endif
 }
 
-// q . keys[s] for the slots from first to last, into scores[s]; the vectors around them may be written as well.
-template <int N>
-void contents(float* scores, const float* q, const float* keys, long first, long last, long Kp) {
-  const int vectors = N > 0 ? N : static_cast<int>(Kp / VL);
-  for (long s = first; s < last; s += VL) {
-    vf dots[VL];
-    const long rows = std::min<long>(VL, last - s);
-    if (rows == VL) {
+// HN queries against n rows, all Dp wide, into scores: row h of them, lds apart, has n places and may be written on up to the
+// next whole vector.
+template <int HN>
+void dots(float* scores, long lds, const float* q, const float* rows, long n, long Dp, Ahead& next) {
+  constexpr int SN = VL / HN;
+  for (long s = 0; s < n; s += SN) {
+    const float* row[SN];
+    for (int j = 0; j < SN; ++j) row[j] = rows + std::min(s + j, n - 1) * Dp;
+    vf dot[VL];
 #pragma GCC unroll 16
-      for (int i = 0; i < VL; ++i) {
-        vf dot = load(q) * load(keys + (s + i) * Kp);
-        for (int j = 1; j < vectors; ++j) dot += load(q + j * VL) * load(keys + (s + i) * Kp + j * VL);
-        dots[i] = dot;
-      }
-    } else {
-      for (int i = 0; i < VL; ++i) {
-        dots[i] = vf{};
-        for (int j = 0; j < vectors && i < rows; ++j) dots[i] += load(q + j * VL) * load(keys + (s + i) * Kp + j * VL);
+    for (int i = 0; i < VL; ++i) dot[i] = vf{};
+    for (long d = 0; d < Dp; d += VL) {
+      next.step();
+      vf x[SN];
+#pragma GCC unroll 16
+      for (int j = 0; j < SN; ++j) x[j] = load(row[j] + d);
+#pragma GCC unroll 16
+      for (int h = 0; h < HN; ++h) {
+        const vf y = load(q + h * Dp + d);
+#pragma GCC unroll 16
+        for (int j = 0; j < SN; ++j) dot[h * SN + j] += y * x[j];
       }
     }
-    store(scores + s, sums(dots));
+    float all[VL];
+    store(all, sums(dot));
+    for (int h = 0; h < HN; ++h) std::copy(all + h * SN, all + (h + 1) * SN, scores + h * lds + s);
   }
 }
 
-// to [Kp] += sum of weights[s] values[s] over the slots from first to last.
-template <int N>
-void mixture(float* to, const float* weights, const float* values, long first, long last, long Kp) {
-  for (long k = 0; k < Kp; k += N * VL) {
-    vf s[4][N];
-    for (int r = 0; r < 4; ++r)
-      for (int j = 0; j < N; ++j) s[r][j] = vf{};
-    long at = first;
-    for (; at + 4 <= last; at += 4)
-#pragma GCC unroll 4
-      for (int r = 0; r < 4; ++r)
-#pragma GCC unroll 4
-        for (int j = 0; j < N; ++j) s[r][j] += weights[at + r] * load(values + (at + r) * Kp + k + j * VL);
-    for (; at < last; ++at)
-      for (int j = 0; j < N; ++j) s[0][j] += weights[at] * load(values + at * Kp + k + j * VL);
-    for (int j = 0; j < N; ++j) store(to + k + j * VL, load(to + k + j * VL) + (s[0][j] + s[1][j]) + (s[2][j] + s[3][j]));
-  }
+template <int HN = VL / 2>
+void dots_of_all(float* scores, long lds, const float* q, const float* rows, long n, long Hn, long Dp, Ahead& next) {
+  if constexpr (HN > 1)
+    if (Hn % HN != 0) return dots_of_all<HN / 2>(scores, lds, q, rows, n, Hn, Dp, next);
+  for (long h = 0; h < Hn; h += HN) dots<HN>(scores + h * lds, lds, q + h * Dp, rows, n, Dp, next);
 }
 
 struct Run {
   long first, last;
 };
 
-// The query of one head of one stream against its rings. `position` holds its scores by distance, farthest first.
-void look(float* to, const float* q, const float* position, const float* keys, const float* values, float* scores, long cursor,
-          long horizon, const Stack& z) {
-  // What it may see: `horizon` slots before the cursor and its own, a run around the ring; and where in `position` slot 0
-  // lies.
-  const Run runs[2] = {{std::max(0L, cursor - horizon), cursor + 1}, {z.P - std::max(0L, horizon - cursor), z.P}};
-  const long shifts[2] = {z.P - 1 - cursor, -cursor - 1};
-  const float scale = 1.0f / std::sqrt(static_cast<float>(z.K));
-  float peak = -INFINITY, whole = 0;
-  float* row[2] = {scores, scores + z.P + 4 * VL};
-  for (int r = 0; r < 2; ++r) {
-    const auto [first, last] = runs[r];
-    if (first >= last) continue;
-    if (z.Kp == VL) contents<1>(row[r], q, keys, first, last, z.Kp);
-    else if (z.Kp == 4 * VL) contents<4>(row[r], q, keys, first, last, z.Kp);
-    else contents<0>(row[r], q, keys, first, last, z.Kp);
-    vf most = all(-INFINITY);
-    for (long s = first; s < last; s += VL) {
-      vf x = (load(row[r] + s) + load(position + shifts[r] + s)) * scale;
-      if (last - s < VL)
-        for (long i = last - s; i < VL; ++i) x[i] = -INFINITY;
-      most = larger(most, x);
-      store(row[r] + s, x);
-    }
-    peak = std::max(peak, largest(most));
+// What all heads of one stream see in some of its slots, so far: sums of rows with weights e^(score - peak), and of the weights.
+struct Sight {
+  float *mixed, *peak, *whole;  // [Hn, Dp], [Hn], [Hn]
+  const float* look;            // [Hn, Dp]
+  long Hn, places;              // places: from one head's position scores to the next's
+  const Stack& z;
+
+  void nothing() const {
+    std::fill(mixed, mixed + Hn * z.Dp, 0.0f);
+    std::fill(peak, peak + Hn, -INFINITY);
+    std::fill(whole, whole + Hn, 0.0f);
   }
-  std::fill(to, to + z.Kp, 0.0f);
-  for (int r = 0; r < 2; ++r) {
-    const auto [first, last] = runs[r];
-    if (first >= last) continue;
-    vf total = {};
-    for (long s = first; s < last; s += VL) {
-      const vf e = exponential(load(row[r] + s) - peak);
-      total += e;
-      store(row[r] + s, e);
+
+  // n more rows, the first ones of all if it is said. `then` are the rows, or whatever else, that are read next.
+  void add(const float* rows, long n, const float* position, bool first, float* scores, const float* then) const {
+    const long lds = round_up(n, VL) + VL, H = z.H, Dp = z.Dp;
+    const float scale = 1.0f / std::sqrt(static_cast<float>(z.K));
+    Ahead next{reinterpret_cast<const char*>(then), Ahead::LINE};
+    dots_of_all(scores, lds, look, rows, n, Hn, Dp, next);
+    for (long h = 0; h < H; ++h) {
+      float* row = scores + h * lds;
+      vf most = all(-INFINITY), total = {};
+      for (long s = 0; s < n; s += VL) {
+        vf x = (load(row + s) + load(position + h * places + s)) * scale;
+        if (n - s < VL) x = first_lanes(n - s) ? x : all(-INFINITY);
+        most = larger(most, x);
+        store(row + s, x);
+      }
+      const float top = largest(most);
+      if (first || top > peak[h]) {
+        if (!first) {
+          const float fade = std::exp(peak[h] - top);
+          whole[h] *= fade;
+          for (long d = 0; d < Dp; d += VL) store(mixed + h * Dp + d, load(mixed + h * Dp + d) * fade);
+        }
+        peak[h] = top;
+      }
+      for (long s = 0; s < n; s += VL) {
+        const vf e = exponential(load(row + s) - peak[h]);
+        total += e;
+        store(row + s, e);
+      }
+      whole[h] = (first ? 0.0f : whole[h]) + sum(total);  // slots that are not there add e^-87
     }
-    whole += sum(total);  // slots that are not there add e^-87
-    if (z.Kp % (4 * VL) == 0) mixture<4>(to, row[r], values, first, last, z.Kp);
-    else mixture<1>(to, row[r], values, first, last, z.Kp);
+    if (H > 6) product<(WIDEST > 2 ? 2 : WIDEST)>(H, Dp, n, scores, lds, 1, rows, Dp, mixed, Dp, !first, next);
+    else product(H, Dp, n, scores, lds, 1, rows, Dp, mixed, Dp, !first, next);
   }
-  const float share = 1.0f / whole;
-  for (long k = 0; k < z.Kp; k += VL) store(to + k, load(to + k) * share);
-}
+};
 
 struct Rings {
-  float *inputs, *keys_values;  // [B, P, L, D] and [L, B, H, 2, P, Kp]
+  float *inputs, *seen;  // [B, P, L, D] and [L, B, P, Dp]
   const int32_t* filled;
   const bool* reset;
   long cursor;
 };
 
-// This member's heads of streams from..from+m: writes their keys and values, attends.
-void attend(const Member& me, const Layer& layer, long l, long from, long m, const Shared& shared, const Rings& rings,
-            const Stack& z) {
-  thread_local Room room;
-  const long scores = 2 * (z.P + 4 * VL) + VL;
-  float* qv = room.get(m * z.Kp + m * z.Pp + 2 * z.Kp + scores + 4 * GROUP);
-  float* position = qv + m * z.Kp + GROUP;  // a vector before it may be read
-  float* qu = position + m * z.Pp + GROUP;
-  float* to = qu + z.Kp;
-  float* score = to + z.Kp;
-  const long pairs = z.H * m, end = me.end(pairs);
-  for (long at = me.begin(pairs); at < end;) {
-    const long h = at / m, b0 = at % m, b1 = std::min(m, b0 + end - at);
-    for (long b = b0; b < b1; ++b) {
-      const float* q = shared.qkv + b * z.Qp + h * z.K;
-      for (long k = 0; k < z.K; ++k) qv[b * z.Kp + k] = q[k] + layer.v[h * z.Kp + k];
+// What each head asks of the rows: queries through the key weights, and their scores by distance, farthest first. This member's
+// panels of both.
+struct Questions {
+  const Layer& layer;
+  const Stack& z;
+  long by_rows, by_places, each;
+
+  Questions(const Layer& layer, const Stack& z)
+      : layer(layer), z(z), by_rows(panels_of(z.Dp)), by_places(panels_of(z.Pp)), each(by_rows + by_places) {}
+
+  const float* at(long i) const {
+    const long h = i / each, p = i % each;
+    return p < by_rows ? layer.keys + h * z.K * z.Dp + p * PANEL * z.K
+                       : layer.positions + h * z.K * z.Pp + (p - by_rows) * PANEL * z.K;
+  }
+
+  const float* start(const Member& me) const { return at(me.begin(z.H * each)); }
+
+  void ask(const Member& me, long m, const Shared& shared, const float* then) const {
+    thread_local Room room;
+    float* query = room.get(2 * m * z.Kp);
+    long made = -1;
+    for (long i = me.begin(z.H * each), end = me.end(z.H * each); i < end; ++i) {
+      const long h = i / each, p = i % each;
+      if (h != made) {
+        for (long b = 0; b < m; ++b)
+          for (long k = 0; k < z.Kp; k += VL) {
+            const vf q = load(shared.q + b * z.I + h * z.Kp + k);
+            store(query + b * z.Kp + k, q + load(layer.u + h * z.Kp + k));
+            store(query + (m + b) * z.Kp + k, q + load(layer.v + h * z.Kp + k));
+          }
+        made = h;
+      }
+      const float* const following = i + 1 < end ? at(i + 1) : then;
+      if (p < by_rows)
+        panel(p, m, z.Dp, z.K, query, z.Kp, layer.keys + h * z.K * z.Dp, shared.look + h * z.Dp, shared.Hn * z.Dp, false,
+              following);
+      else
+        panel(p - by_rows, m, z.Pp, z.K, query + m * z.Kp, z.Kp, layer.positions + h * z.K * z.Pp,
+              shared.position + h * shared.places, z.H * shared.places, false, following);
     }
-    product(b1 - b0, z.Pp, z.K, qv + b0 * z.Kp, z.Kp, 1, layer.positions + h * z.K * z.Pp, z.Pp, position + b0 * z.Pp, z.Pp,
-            false);
-    for (long b = b0; b < b1; ++b) {
-      const float* q = shared.qkv + b * z.Qp + h * z.K;
-      for (long k = 0; k < z.K; ++k) qu[k] = q[k] + layer.u[h * z.Kp + k];
-      std::fill(qu + z.K, qu + z.Kp, 0.0f);
-      float* keys = rings.keys_values + ((l * z.B + from + b) * z.H + h) * 2 * z.P * z.Kp;
-      float* values = keys + z.P * z.Kp;
-      std::copy(q + z.I, q + z.I + z.K, keys + rings.cursor * z.Kp);
-      std::copy(q + 2 * z.I, q + 2 * z.I + z.K, values + rings.cursor * z.Kp);
-      const long horizon = rings.reset[from + b] ? 0 : rings.filled[from + b];
-      look(to, qu, position + b * z.Pp, keys, values, score, rings.cursor, horizon, z);
-      std::copy(to, to + z.K, shared.attended + b * z.I + h * z.K);
+  }
+};
+
+// The pasts of streams from..from+m, in one layer; and this member's share of them.
+struct Pasts {
+  long l, from, m;
+  const Rings& rings;
+  const Stack& z;
+
+  const float* rows(long b) const { return rings.seen + (l * z.B + from + b) * z.P * z.Dp; }
+  const float* start(const Member& me) const { return rows(std::min(me.begin(m * parts_of(me, m)) / parts_of(me, m), m - 1)); }
+
+  void attend(const Member& me, const Shared& shared, const float* then) const {
+    thread_local Room room;
+    const long tile = std::clamp(round_up((32L << 10) / z.Dp, GROUP), GROUP, 256L);  // rows that stay in the second cache
+    float* scores = room.get(shared.Hn * (tile + 2 * VL) + z.H * shared.places);
+    float* turned = scores + shared.Hn * (tile + 2 * VL);
+    const long parts = parts_of(me, m), cursor = rings.cursor;
+    for (long at = me.begin(m * parts), end = me.end(m * parts); at < end; ++at) {
+      const long b = at / parts, part = at % parts;
+      const long low = z.P * part / parts, high = z.P * (part + 1) / parts;
+      const Sight sight{shared.mixed + at * shared.Hn * z.Dp, shared.peak + at * shared.Hn, shared.whole + at * shared.Hn,
+                        shared.look + b * shared.Hn * z.Dp, shared.Hn, shared.places, z};
+      // It may see `horizon` slots before the cursor and the cursor's own, a run around the ring: two runs of slots, or all of
+      // them in one. Position scores come farthest first, which is the slot after the cursor; they are turned to begin at slot 0.
+      const long horizon = rings.reset[from + b] ? 0 : rings.filled[from + b], farther = cursor + 1, nearer = z.P - farther;
+      for (long h = 0; h < z.H; ++h) {
+        const float* position = shared.position + (b * z.H + h) * shared.places;
+        std::copy(position + nearer, position + z.P, turned + h * shared.places);
+        std::copy(position, position + nearer, turned + h * shared.places + farther);
+      }
+      const bool whole = horizon == z.P - 1;
+      const Run runs[2] = {{whole ? 0 : std::max(0L, cursor - horizon), whole ? z.P : cursor + 1},
+                           {whole ? z.P : z.P - std::max(0L, horizon - cursor), z.P}};
+      bool first = true;
+      for (const Run& run : runs) {
+        const long last = std::min(run.last, high);
+        for (long s = std::max(run.first, low); s < last; s += tile) {
+          const long n = std::min(tile, last - s);
+          const float* const here = rows(b) + s * z.Dp;
+          sight.add(here, n, turned + s, first, scores, s + n < last || at + 1 < end ? here + n * z.Dp : then);
+          first = false;
+        }
+      }
+      if (first) sight.nothing();
     }
-    at += b1 - b0;
+  }
+};
+
+// What was seen through the value weights, this member's heads.
+void tell(const Member& me, const Layer& layer, long m, const Shared& shared, const Stack& z, const float* then) {
+  const long parts = parts_of(me, m), stride = parts * shared.Hn, panels = panels_of(z.Kp);
+  for (long h = me.begin(z.H), end = me.end(z.H); h < end; ++h) {
+    for (long b = 0; b < m; ++b) {
+      const float *peak = shared.peak + b * stride + h, *whole = shared.whole + b * stride + h;
+      float* mixed = shared.mixed + (b * stride + h) * z.Dp;
+      float top = peak[0], total = whole[0];
+      if (parts > 1) {
+        for (long i = 1; i < parts; ++i) top = std::max(top, peak[i * shared.Hn]);
+        total = 0;
+        for (long i = 0; i < parts; ++i) total += whole[i * shared.Hn] * std::exp(peak[i * shared.Hn] - top);
+      }
+      for (long i = 0; i < parts; ++i) {
+        const float share = (parts > 1 ? std::exp(peak[i * shared.Hn] - top) : 1.0f) / total;
+        for (long d = 0; d < z.Dp; d += VL)
+          store(mixed + d, (i > 0 ? load(mixed + d) : vf{}) + share * load(mixed + i * shared.Hn * z.Dp + d));
+      }
+    }
+    const float* const w = layer.values + h * z.D * z.Kp;
+    for (long p = 0; p < panels; ++p)
+      panel(p, m, z.Kp, z.D, shared.mixed + h * z.Dp, stride * z.Dp, w, shared.attended + h * z.Kp, z.I, false,
+            p + 1 < panels || h + 1 < end ? w + std::min((p + 1) * PANEL, z.Kp) * z.D : then);
   }
 }
 
@@ -364,49 +488,68 @@ void act(const Member& me, long from, long m, const float* x, const float* weigh
          float* y, const Stack& z) {
   thread_local Room room;
   const long w = z.Dp;
-  float* stream = room.get(4 * m * w + m * z.Fp);
-  float *normal = stream + m * w, *update = normal + m * w, *spare = update + m * w, *hidden = spare + m * w;
+  float* const mine = room.get(3 * m * w);  // each member normalises for itself
+  float *const normal = mine + m * w, *const other = normal + m * w;
   for (long i = 0; i < m; ++i) {
-    std::copy(x + (from + i) * z.D, x + (from + i + 1) * z.D, stream + i * w);
-    std::fill(stream + i * w + z.D, stream + (i + 1) * w, 0.0f);
+    std::copy(x + (from + i) * z.D, x + (from + i + 1) * z.D, mine + i * w);
+    std::fill(mine + i * w + z.D, mine + (i + 1) * w, 0.0f);
   }
+  const float* stream = mine;
+  const auto begin = [&](const float* matrix, long n, long k) { return start(me, matrix, n, k); };
   for (long l = 0; l < z.L; ++l) {
     Layer layer;
-    Layer::walk(&layer, weights + l * Layer::floats(z), z);
-    for (long i = me.begin(m); i < me.end(m); ++i)
-      std::copy(stream + i * w, stream + i * w + z.D, rings.inputs + (((from + i) * z.P + rings.cursor) * z.L + l) * z.D);
+    const float* const after = Layer::walk(&layer, weights + l * Layer::floats(z), z);
+    const float* const next_layer = begin((l + 1 < z.L ? after : weights) + (layer.q - layer.scale_1), z.I, z.D);
+    const auto of_gate = [&](const Gate& gate, const float* otherwise) {
+      const long n = z.gate == GRU || z.gate == SIGTANH ? 2 * w : w;
+      return z.gate == RESIDUAL ? otherwise : begin(gate.a, n, z.D);
+    };
+    const float *const first = begin(layer.first, z.Fp, z.D), *const second = begin(layer.second, w, z.F);
+    const Questions questions(layer, z);
+    const Pasts pasts{l, from, m, rings, z};
     const float* seen = stream;
     if (z.norm_inputs) {
       normalise(normal, stream, layer.scale_1, layer.offset_1, m, z);
       seen = normal;
     }
-    dense(me, m, z.Qp, z.D, seen, w, layer.qkv, shared.qkv, false);
+    for (long i = me.begin(m); i < me.end(m); ++i) {
+      std::copy(stream + i * w, stream + i * w + z.D, rings.inputs + (((from + i) * z.P + rings.cursor) * z.L + l) * z.D);
+      std::copy(seen + i * w, seen + (i + 1) * w, rings.seen + ((l * z.B + from + i) * z.P + rings.cursor) * w);
+    }
+    dense(me, m, z.I, z.D, seen, w, layer.q, shared.q, false, questions.start(me), [](long, long) {});
     me.meet();
-    attend(me, layer, l, from, m, shared, rings, z);
+    questions.ask(me, m, shared, pasts.start(me));
     me.meet();
-    dense(me, m, w, z.I, shared.attended, z.I, layer.out, shared.out, false);
+    pasts.attend(me, shared, layer.values + me.begin(z.H) * z.D * z.Kp);
     me.meet();
-    std::copy(shared.out, shared.out + m * w, update);
-    if (z.norm_inputs) relu(update, m, w);
-    join(me, layer.gate_1, stream, update, spare, shared, m, z);
+    tell(me, layer, m, shared, z, begin(layer.out, w, z.I));
+    me.meet();
+    const auto finished = [&](float* at, const float* bias, long width, bool rectify) {
+      return [=](long i, long d) {
+        vf value = load(at + i * width + d);
+        if (bias != nullptr) value += load(bias + d);
+        store(at + i * width + d, rectify ? larger(value, vf{}) : value);
+      };
+    };
+    dense(me, m, w, z.I, shared.attended, z.I, layer.out, shared.out, false, of_gate(layer.gate_1, first),
+          finished(shared.out, nullptr, w, z.norm_inputs));
+    me.meet();
+    join(me, layer.gate_1, shared.streams[0], stream, shared.out, shared, m, z, first);
+    stream = shared.streams[0];
     const float *scale = z.norm_inputs ? layer.scale_2 : layer.scale_1, *offset = z.norm_inputs ? layer.offset_2 : layer.offset_1;
     normalise(normal, stream, scale, offset, m, z);
-    if (!z.norm_inputs) std::copy(normal, normal + m * w, stream);
-    dense(me, m, z.Fp, z.D, normal, w, layer.first, shared.hidden, false);
+    if (!z.norm_inputs) stream = normal;
+    dense(me, m, z.Fp, z.D, normal, w, layer.first, shared.hidden, false, second,
+          finished(shared.hidden, layer.bias_1, z.Fp, true));
     me.meet();
-    elementwise(m, z.Fp, [&](long i, long f) {
-      store(hidden + i * z.Fp + f, larger(load(shared.hidden + i * z.Fp + f) + load(layer.bias_1 + f), vf{}));
-    });
-    dense(me, m, w, z.F, hidden, z.Fp, layer.second, shared.mlp, false);
+    dense(me, m, w, z.F, shared.hidden, z.Fp, layer.second, shared.mlp, false, of_gate(layer.gate_2, next_layer),
+          finished(shared.mlp, layer.bias_2, w, z.norm_inputs));
     me.meet();
-    elementwise(m, w, [&](long i, long d) {
-      const vf value = load(shared.mlp + i * w + d) + load(layer.bias_2 + d);
-      store(update + i * w + d, z.norm_inputs ? larger(value, vf{}) : value);
-    });
-    join(me, layer.gate_2, stream, update, spare, shared, m, z);
+    join(me, layer.gate_2, shared.streams[1], stream, shared.mlp, shared, m, z, next_layer);
+    stream = shared.streams[1];
     if (!z.norm_inputs) {
-      normalise(normal, stream, layer.scale_2, layer.offset_2, m, z);
-      std::copy(normal, normal + m * w, stream);
+      normalise(other, stream, layer.scale_2, layer.offset_2, m, z);
+      stream = other;
     }
   }
   for (long i = me.begin(m); i < me.end(m); ++i) std::copy(stream + i * w, stream + i * w + z.D, y + (from + i) * z.D);
@@ -416,23 +559,22 @@ using Floats = ffi::Buffer<ffi::F32>;
 using Ints = ffi::Buffer<ffi::S32>;
 using Bools = ffi::Buffer<ffi::PRED>;
 
-ffi::Error step(Floats x, Bools reset, Ints filled, Ints cursor, Floats weights, Floats inputs, Floats keys_values, int64_t gate,
-                bool norm_inputs, int64_t head_dim, int64_t mlp, int64_t threads, ffi::ResultBuffer<ffi::F32> y,
-                ffi::ResultBuffer<ffi::F32> new_inputs, ffi::ResultBuffer<ffi::F32> new_keys_values) {
+ffi::Error step(Floats x, Bools reset, Ints filled, Ints cursor, Floats weights, Floats inputs, Floats seen, int64_t gate,
+                bool norm_inputs, int64_t heads, int64_t head_dim, int64_t mlp, int64_t threads, ffi::ResultBuffer<ffi::F32> y,
+                ffi::ResultBuffer<ffi::F32> new_inputs, ffi::ResultBuffer<ffi::F32> new_seen) {
   Stack z;
-  z.L = keys_values.dimensions()[0];
-  z.B = keys_values.dimensions()[1];
-  z.H = keys_values.dimensions()[2];
-  z.P = keys_values.dimensions()[4];
-  z.Kp = keys_values.dimensions()[5];
+  z.L = seen.dimensions()[0];
+  z.B = seen.dimensions()[1];
+  z.P = seen.dimensions()[2];
+  z.Dp = seen.dimensions()[3];
   z.D = x.dimensions()[1];
+  z.H = heads;
   z.K = head_dim;
   z.F = mlp;
-  z.I = z.H * z.K;
-  z.Dp = round_up(z.D, GROUP);
   z.Fp = round_up(z.F, GROUP);
+  z.Kp = round_up(z.K, GROUP);
   z.Pp = round_up(z.P, GROUP);
-  z.Qp = round_up(3 * z.I, GROUP);
+  z.I = z.H * z.Kp;
   z.gate = static_cast<GateKind>(gate);
   z.norm_inputs = norm_inputs;
   if (static_cast<long>(weights.element_count()) != z.L * Layer::floats(z))
@@ -440,28 +582,30 @@ ffi::Error step(Floats x, Bools reset, Ints filled, Ints cursor, Floats weights,
   // The rings are written in place; XLA copies them beforehand if somebody else still needs them.
   if (inputs.typed_data() != new_inputs->typed_data())
     std::copy(inputs.typed_data(), inputs.typed_data() + inputs.element_count(), new_inputs->typed_data());
-  if (keys_values.typed_data() != new_keys_values->typed_data())
-    std::copy(keys_values.typed_data(), keys_values.typed_data() + keys_values.element_count(), new_keys_values->typed_data());
-  const Rings rings{new_inputs->typed_data(), new_keys_values->typed_data(), filled.typed_data(), reset.typed_data(),
+  if (seen.typed_data() != new_seen->typed_data())
+    std::copy(seen.typed_data(), seen.typed_data() + seen.element_count(), new_seen->typed_data());
+  const Rings rings{new_inputs->typed_data(), new_seen->typed_data(), filled.typed_data(), reset.typed_data(),
                     cursor.typed_data()[0]};
   thread_local Room room;
-  float* const all_shared = room.get(Shared::floats(z.B, z));
-  const auto some = [&](const Member& me, long from, long m) {
-    const Shared shared(all_shared + Shared::floats(from, z), m, z);
-    act(me, from, m, x.typed_data(), weights.typed_data(), rings, shared, y->typed_data(), z);
+  const auto some = [&](const Member& me, float* at, long from, long m) {
+    act(me, from, m, x.typed_data(), weights.typed_data(), rings, Shared(at, m, me.team, z), y->typed_data(), z);
   };
   if (static_cast<long>(weights.element_count()) > LARGE && threads > 1) {
-    Barrier all(std::min<int>(threads, Pool::get().size()));
+    const int most = std::min<int>(threads, Pool::get().size());
+    float* const at = room.get(std::max(Shared::floats(z.B, most, z), Shared::floats(z.B, 1, z)));
+    Barrier all(most);
     Pool::get().together(threads, [&](int rank, int team) {
       Barrier alone(1);
-      some(Member{rank, team, team == 1 ? &alone : &all}, 0, z.B);
+      some(Member{rank, team, team == 1 ? &alone : &all}, at, 0, z.B);
     });
   } else {
     const long groups = std::min<long>(z.B, threads);
+    const long each = round_up(Shared::floats((z.B + groups - 1) / groups, 1, z), GROUP);
+    float* const at = room.get(groups * each);
     Pool::get().each(groups, threads, [&](int group) {
       Barrier alone(1);
       const long from = z.B * group / groups, to = z.B * (group + 1) / groups;
-      some(Member{0, 1, &alone}, from, to - from);
+      some(Member{0, 1, &alone}, at + group * each, from, to - from);
     });
   }
   return ffi::Error::Success();
@@ -481,6 +625,7 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(gtrxl_act, gtrxl::step,
                                   .Arg<gtrxl::Floats>()
                                   .Attr<int64_t>("gate")
                                   .Attr<bool>("norm_inputs")
+                                  .Attr<int64_t>("heads")
                                   .Attr<int64_t>("head_dim")
                                   .Attr<int64_t>("mlp")
                                   .Attr<int64_t>("threads")

@@ -1,6 +1,7 @@
 """Acting through the native library: a state whose step takes all streams through all layers in one call.
 
-L layers, B streams, P = M + 1 ring slots, H heads, K head width, D width, W packed weights of a layer.
+L layers, B streams, P = M + 1 ring slots, H heads, K head width, D width (Dp in whole groups of floats), W packed weights of a
+layer.
 """
 
 from typing import Any
@@ -26,10 +27,11 @@ KINDS = {ResidualGate: 0, InputGate: 1, OutputGate: 2, HighwayGate: 3, SigTanhGa
 
 
 class NativeMemory(eqx.Module):
-    """Memories of B streams as rings of inputs and of keys and values, with the weights that made them, packed."""
+    """Memories of B streams as rings: of the layers' inputs, and of what the layers saw of them, which is the inputs after the
+    first norm where that stands before attention. With the weights that made it, packed."""
 
     inputs: Float[Array, "B P L D"]
-    keys_values: Float[Array, "L B H 2 P Kp"]
+    seen: Float[Array, "L B P Dp"]
     weights: Float[Array, "L W"]
     cursor: Int[Array, ""]
     filled: Int[Array, " B"]
@@ -43,21 +45,16 @@ def supports(block: Block) -> bool:
 
 
 def prepare(
-    blocks: Block,
-    *,
-    inputs: Float[Array, "B L M D"],
-    keys: Float[Array, "B L H M K"],
-    values: Float[Array, "B L H M K"],
-    positions: Float[Array, "L H P K"],
-    filled: Int[Array, " B"],
+    blocks: Block, *, inputs: Float[Array, "B L M D"], positions: Float[Array, "L H P K"], filled: Int[Array, " B"]
 ) -> NativeMemory:
-    """Rings and packed weights from projected memories, oldest slot first; `positions` farthest first."""
-    memory, head_dim = keys.shape[3:]
-    rings = jnp.moveaxis(jnp.stack([keys, values], axis=3), 1, 0)  # [L, B, H, 2, M, K]
-    room = ((0, 0),) * 4 + ((0, 1), (0, -head_dim % GROUP))  # the ring's last slot waits for the next step
-    return NativeMemory(
+    """Rings and packed weights from memories, oldest slot first; `positions` projected, farthest first."""
+    memory, width = inputs.shape[2:]
+    seen = jnp.swapaxes(inputs, 0, 1)  # [L, B, M, D]
+    if blocks.norm_inputs:
+        seen = jax.vmap(lambda norm, x: jax.vmap(jax.vmap(norm))(x))(blocks.norm_1, seen)
+    return NativeMemory(  # the rings' last slot waits for the next step
         inputs=jnp.pad(jnp.swapaxes(inputs, 1, 2), ((0, 0), (0, 1), (0, 0), (0, 0))),
-        keys_values=jnp.pad(rings, room),
+        seen=jnp.pad(seen, ((0, 0), (0, 0), (0, 1), (0, -width % GROUP))),
         weights=jax.vmap(_pack)(blocks, positions),
         cursor=jnp.array(memory, jnp.int32),
         filled=filled,
@@ -69,13 +66,14 @@ def step(
 ) -> tuple[Float[Array, "B D"], NativeMemory]:
     """One step of every stream from its embedded input. `blocks` say the sizes; their weights are not read."""
     ring = state.inputs.shape[1]
-    given = (x, reset, state.filled, state.cursor[None], state.weights, state.inputs, state.keys_values)
-    shapes = tuple(jax.ShapeDtypeStruct(array.shape, array.dtype) for array in (x, state.inputs, state.keys_values))
+    given = (x, reset, state.filled, state.cursor[None], state.weights, state.inputs, state.seen)
+    shapes = tuple(jax.ShapeDtypeStruct(array.shape, array.dtype) for array in (x, state.inputs, state.seen))
     call = jax.ffi.ffi_call("gtrxl_act", shapes, input_output_aliases={5: 1, 6: 2}, vmap_method="sequential")
-    y, inputs, keys_values = call(
+    y, inputs, seen = call(
         *given,
         gate=np.int64(KINDS[type(blocks.gate_1)]),
         norm_inputs=blocks.norm_inputs,
+        heads=np.int64(blocks.attention.u.shape[-2]),
         head_dim=np.int64(blocks.attention.u.shape[-1]),
         mlp=np.int64(blocks.mlp.first.bias.shape[-1]),
         threads=native.threads(),
@@ -83,7 +81,7 @@ def step(
     horizon = jnp.where(reset, 0, state.filled)
     return y, NativeMemory(
         inputs=inputs,
-        keys_values=keys_values,
+        seen=seen,
         weights=state.weights,
         cursor=(state.cursor + 1) % ring,
         filled=jnp.minimum(horizon + 1, ring - 1),
@@ -93,6 +91,9 @@ def step(
 def _pack(block: Block, positions: Float[Array, "H P K"]) -> Float[Array, " W"]:
     """One layer's weights in the order in which acting.cc walks them."""
     width = block.norm_1.scale.shape[0]
+    heads, head_dim = block.attention.u.shape
+    w_q, w_k, w_v = jnp.moveaxis(block.attention.w_qkv.reshape(width, 3, heads, head_dim), 1, 0)
+    w_o = block.attention.w_o.reshape(heads, head_dim, width)
     vectors = [
         block.norm_1.scale,
         block.norm_1.offset,
@@ -102,9 +103,11 @@ def _pack(block: Block, positions: Float[Array, "H P K"]) -> Float[Array, " W"]:
         block.mlp.second.bias,
         block.attention.u,
         block.attention.v,
-        _panels(block.attention.w_qkv),
-        jnp.swapaxes(positions, 1, 2),
-        _panels(block.attention.w_o),
+        _panels(_filled_up(w_q).reshape(width, -1)),
+        jax.vmap(_panels)(jnp.transpose(w_k, (1, 2, 0))),
+        jax.vmap(_panels)(jnp.swapaxes(positions, 1, 2)),
+        jax.vmap(_panels)(jnp.swapaxes(w_v, 0, 1)),
+        _panels(jnp.pad(w_o, ((0, 0), (0, -head_dim % GROUP), (0, 0))).reshape(-1, width)),
         _panels(block.mlp.first.weight),
         _panels(block.mlp.second.weight),
     ]

@@ -32,16 +32,36 @@ inline vf all(float x) { return x - vf{}; }
 inline vf larger(vf a, vf b) { return a > b ? a : b; }
 inline vf smaller(vf a, vf b) { return a < b ? a : b; }
 
+// x with lanes i and i ^ n in each other's places; n is a power of two.
+inline vf swap_lanes(vf x, int n) {
+  vi from;
+  for (int i = 0; i < VL; ++i) from[i] = i ^ n;
+#if defined(__clang__)
+  vf to;
+  for (int i = 0; i < VL; ++i) to[i] = x[from[i]];
+  return to;
+#else
+  return __builtin_shuffle(x, from);
+#endif
+}
+
 inline float sum(vf x) {
-  float s = 0;
-  for (int i = 0; i < VL; ++i) s += x[i];
-  return s;
+#pragma GCC unroll 4
+  for (int n = VL / 2; n > 0; n /= 2) x += swap_lanes(x, n);
+  return x[0];
 }
 
 inline float largest(vf x) {
-  float s = x[0];
-  for (int i = 1; i < VL; ++i) s = std::max(s, x[i]);
-  return s;
+#pragma GCC unroll 4
+  for (int n = VL / 2; n > 0; n /= 2) x = larger(x, swap_lanes(x, n));
+  return x[0];
+}
+
+// True in lanes 0..n-1.
+inline vi first_lanes(long n) {
+  vi lane;
+  for (int i = 0; i < VL; ++i) lane[i] = i;
+  return lane < static_cast<int32_t>(n);
 }
 
 // e^x to about one unit in the last place, for x up to 88; below -87 it stays at e^-87.
@@ -107,15 +127,33 @@ inline void turn_square(vf (&x)[VL]) {
 
 constexpr long round_up(long n, long to) { return (n + to - 1) / to * to; }
 
+// What a product may ask for beforehand: memory that is read next, a little at every step of its innermost loop.
+struct Nothing {
+  void step() const {}
+};
+
+struct Ahead {
+  static constexpr long LINE = 64;  // bytes
+  const char* at;
+  long by;  // bytes, two lines or less
+  void step() {
+    __builtin_prefetch(at, 0, 2);
+    if (by > LINE) __builtin_prefetch(at + LINE, 0, 2);
+    at += by;
+  }
+};
+
 // MR rows by NV vectors of c (= or +=) a b: a[i, p] at a + i * ar + p * ac, rows of b and c at strides ldb and ldc.
-template <int MR, int NV>
-void tile(long k, const float* a, long ar, long ac, const float* b, long ldb, float* c, long ldc, bool add) {
+template <int MR, int NV, class Next = const Nothing>
+void tile(long k, const float* a, long ar, long ac, const float* b, long ldb, float* c, long ldc, bool add,
+          Next& next = Nothing{}) {
   vf s[MR][NV];
 #pragma GCC unroll 16
   for (int i = 0; i < MR; ++i)
 #pragma GCC unroll 4
     for (int j = 0; j < NV; ++j) s[i][j] = add ? load(c + i * ldc + j * VL) : vf{};
   for (long p = 0; p < k; ++p, a += ac, b += ldb) {
+    next.step();
     vf row[NV];
 #pragma GCC unroll 4
     for (int j = 0; j < NV; ++j) row[j] = load(b + j * VL);
@@ -137,25 +175,28 @@ constexpr int rows_of_tile() {
   return NV == 1 ? 12 : WIDEST * 6 / NV;
 }
 
-template <int MR, int NV>
-void last_rows(long m, long k, const float* a, long ar, long ac, const float* b, long ldb, float* c, long ldc, bool add) {
+template <int MR, int NV, class Next = const Nothing>
+void last_rows(long m, long k, const float* a, long ar, long ac, const float* b, long ldb, float* c, long ldc, bool add,
+               Next& next = Nothing{}) {
   if constexpr (MR > 0) {
-    if (m == MR) return tile<MR, NV>(k, a, ar, ac, b, ldb, c, ldc, add);
-    last_rows<MR - 1, NV>(m, k, a, ar, ac, b, ldb, c, ldc, add);
+    if (m == MR) return tile<MR, NV>(k, a, ar, ac, b, ldb, c, ldc, add, next);
+    last_rows<MR - 1, NV>(m, k, a, ar, ac, b, ldb, c, ldc, add, next);
   }
 }
 
-template <int NV>
-void columns(long m, long k, const float* a, long ar, long ac, const float* b, long ldb, float* c, long ldc, bool add) {
+template <int NV, class Next>
+void columns(long m, long k, const float* a, long ar, long ac, const float* b, long ldb, float* c, long ldc, bool add,
+             Next& next) {
   constexpr int MR = rows_of_tile<NV>();
   long i = 0;
-  for (; i + MR <= m; i += MR) tile<MR, NV>(k, a + i * ar, ar, ac, b, ldb, c + i * ldc, ldc, add);
-  if (i < m) last_rows<MR - 1, NV>(m - i, k, a + i * ar, ar, ac, b, ldb, c + i * ldc, ldc, add);
+  for (; i + MR <= m; i += MR) tile<MR, NV>(k, a + i * ar, ar, ac, b, ldb, c + i * ldc, ldc, add, next);
+  if (i < m) last_rows<MR - 1, NV>(m - i, k, a + i * ar, ar, ac, b, ldb, c + i * ldc, ldc, add, next);
 }
 
-// c [m, n] = (or +=) a [m, k] b [k, n]; n counts whole vectors of floats, m and k are any.
-inline void product(long m, long n, long k, const float* a, long ar, long ac, const float* b, long ldb, float* c, long ldc,
-                    bool add) {
+// c [m, n] = (or +=) a [m, k] b [k, n]; n counts whole vectors of floats, m and k are any. Tiles are MOST vectors wide.
+template <int MOST = WIDEST, class Next = const Nothing>
+void product(long m, long n, long k, const float* a, long ar, long ac, const float* b, long ldb, float* c, long ldc, bool add,
+             Next& next = Nothing{}) {
   constexpr long DEEP = 128;  // rows of b that stay in the first cache while a passes
   if (k == 0 && !add)
     for (long i = 0; i < m; ++i) std::fill(c + i * ldc, c + i * ldc + n, 0.0f);
@@ -164,11 +205,11 @@ inline void product(long m, long n, long k, const float* a, long ar, long ac, co
     const float *ap = a + p * ac, *bp = b + p * ldb;
     const bool more = add || p > 0;
     long j = 0;
-    for (; j + WIDEST * VL <= n; j += WIDEST * VL) columns<WIDEST>(m, deep, ap, ar, ac, bp + j, ldb, c + j, ldc, more);
+    for (; j + MOST * VL <= n; j += MOST * VL) columns<MOST>(m, deep, ap, ar, ac, bp + j, ldb, c + j, ldc, more, next);
     const long left = (n - j) / VL;
-    if (left == 3 && WIDEST > 3) columns<(WIDEST > 3 ? 3 : 1)>(m, deep, ap, ar, ac, bp + j, ldb, c + j, ldc, more);
-    if (left == 2 && WIDEST > 2) columns<(WIDEST > 2 ? 2 : 1)>(m, deep, ap, ar, ac, bp + j, ldb, c + j, ldc, more);
-    if (left == 1) columns<1>(m, deep, ap, ar, ac, bp + j, ldb, c + j, ldc, more);
+    if (left == 3 && MOST > 3) columns<(MOST > 3 ? 3 : 1)>(m, deep, ap, ar, ac, bp + j, ldb, c + j, ldc, more, next);
+    if (left == 2 && MOST > 2) columns<(MOST > 2 ? 2 : 1)>(m, deep, ap, ar, ac, bp + j, ldb, c + j, ldc, more, next);
+    if (left == 1) columns<1>(m, deep, ap, ar, ac, bp + j, ldb, c + j, ldc, more, next);
   }
 }
 
