@@ -2,7 +2,9 @@
 //
 // The right matrix is copied, a block of its rows at a time, into panels as wide as a tile of vectors.h: all threads share them.
 // A task takes a block of rows of the result, copies its part of the left matrix unless that lies well already, and goes through
-// the panels. Every sum is taken in the same order however many threads there are.
+// the panels. If the result has few rows, a panel is used so little that it would be dear to share: then each thread copies those
+// that it multiplies by, one at a time, and the next one comes meanwhile. Every sum is taken in the same order in either way and
+// however many threads there are.
 #pragma once
 
 #include <climits>
@@ -44,10 +46,12 @@ struct Left {
   }
 };
 
+// The right matrix: its rows, or its columns if it is `turned`, lie `ld` apart. With `scale`, every stored row is multiplied by one.
 struct Right {
   const float* at;
   long ld;
   bool turned = false;
+  const float* scale = nullptr;
 };
 
 // Rows p..p+deep and columns j..j+wide of b into a panel, zeros to the right of them.
@@ -56,11 +60,12 @@ inline void pack_panel(float* to, const Right& b, long p, long deep, long j, lon
   if (!b.turned) {
     for (long q = 0; q < deep; ++q) {
       const float* row = b.at + (p + q) * b.ld + j;
+      const float by = b.scale == nullptr ? 1.0f : b.scale[p + q];
       if (wide == W) {
 #pragma GCC unroll 4
-        for (int v = 0; v < WIDEST; ++v) store(to + q * W + v * VL, load(row + v * VL));
+        for (int v = 0; v < WIDEST; ++v) store(to + q * W + v * VL, load(row + v * VL) * by);
       } else {
-        std::memcpy(to + q * W, row, wide * sizeof(float));
+        for (long i = 0; i < wide; ++i) to[q * W + i] = row[i] * by;
         std::fill(to + q * W + wide, to + (q + 1) * W, 0.0f);
       }
     }
@@ -76,11 +81,15 @@ inline void pack_panel(float* to, const Right& b, long p, long deep, long j, lon
 #pragma GCC unroll 16
         for (int i = 0; i < VL; ++i) square[i] = load(from + i * b.ld);
         turn_square(square);
+        const vf by = b.scale == nullptr ? all(1.0f) : load(b.scale + j + j0);
 #pragma GCC unroll 16
-        for (int i = 0; i < VL; ++i) store(at + i * W, square[i]);
+        for (int i = 0; i < VL; ++i) store(at + i * W, square[i] * by);
       } else {
         for (long q = 0; q < rows; ++q)
-          for (long i = 0; i < VL; ++i) at[q * W + i] = i < columns ? from[i * b.ld + q] : 0.0f;
+          for (long i = 0; i < VL; ++i) {
+            const float by = b.scale == nullptr || i >= columns ? 1.0f : b.scale[j + j0 + i];
+            at[q * W + i] = i < columns ? from[i * b.ld + q] * by : 0.0f;
+          }
       }
     }
 }
@@ -90,16 +99,22 @@ inline void pack_panel(float* to, const Right& b, long p, long deep, long j, lon
 constexpr long turned_tile(long deep) { return TILE_ROWS * deep + 16; }
 
 inline void pack_turned(float* to, const Left& a, long m, long p, long deep, long q0, long q1) {
+  constexpr long SOME = 16;  // rows that are copied together, so that what goes into a tile lies together
   thread_local Room room;
-  float* line = a.factor == nullptr ? nullptr : room.get(m);
-  for (long q = q0; q < q1; ++q) {
-    const float* from = line;
-    if (a.factor == nullptr) from = a.row(p + q);
-    else a.copy(line, p + q, 0, m);
+  float* lines = a.factor == nullptr ? nullptr : room.get(SOME * m);
+  const float* from[SOME];
+  for (long q = q0; q < q1; q += SOME) {
+    const long some = std::min(SOME, q1 - q);
+    for (long i = 0; i < some; ++i) {
+      from[i] = a.factor == nullptr ? a.row(p + q + i) : lines + i * m;
+      if (a.factor != nullptr) a.copy(lines + i * m, p + q + i, 0, m);
+    }
     float* at = to + q * TILE_ROWS;
     long s = 0;
-    for (; s + TILE_ROWS <= m; s += TILE_ROWS, at += turned_tile(deep)) std::memcpy(at, from + s, TILE_ROWS * sizeof(float));
-    for (long t = s; t < m; ++t) at[t - s] = from[t];
+    for (; s + TILE_ROWS <= m; s += TILE_ROWS, at += turned_tile(deep))
+      for (long i = 0; i < some; ++i) std::memcpy(at + i * TILE_ROWS, from[i] + s, TILE_ROWS * sizeof(float));
+    for (long i = 0; i < some; ++i)
+      for (long t = s; t < m; ++t) at[i * TILE_ROWS + t - s] = from[i][t];
   }
 }
 
@@ -130,23 +145,25 @@ struct Packed {
   }
 };
 
-template <int NV>
-void panel_tiles(long m, long deep, const Packed& a, const float* panel, float* c, long ldc, bool add) {
+template <int NV, class Next>
+void panel_tiles(long m, long deep, const Packed& a, const float* panel, float* c, long ldc, bool add, Next& next) {
   const float* at = a.at;
   long i = 0;
   for (; i + TILE_ROWS <= m; i += TILE_ROWS, at += a.tile, c += TILE_ROWS * ldc)
-    tile<TILE_ROWS, NV>(deep, at, a.row, a.column, panel, PANEL_WIDTH, c, ldc, add);
-  if (i < m) last_rows<TILE_ROWS - 1, NV>(m - i, deep, at, a.row, a.column, panel, PANEL_WIDTH, c, ldc, add);
+    tile<TILE_ROWS, NV>(deep, at, a.row, a.column, panel, PANEL_WIDTH, c, ldc, add, next);
+  if (i < m) last_rows<TILE_ROWS - 1, NV>(m - i, deep, at, a.row, a.column, panel, PANEL_WIDTH, c, ldc, add, next);
 }
 
 // c [m, wide] = (or +=) the block times a panel.
-inline void panel_product(long m, long wide, long deep, const Packed& a, const float* panel, float* c, long ldc, bool add) {
+template <class Next = const Nothing>
+void panel_product(long m, long wide, long deep, const Packed& a, const float* panel, float* c, long ldc, bool add,
+                   Next& next = Nothing{}) {
   const auto into = [&](float* to, long ld, bool more) {
     switch ((wide + VL - 1) / VL) {
-      case 1: return panel_tiles<1>(m, deep, a, panel, to, ld, more);
-      case 2: return panel_tiles<2>(m, deep, a, panel, to, ld, more);
-      case 3: return panel_tiles<(WIDEST > 2 ? 3 : 1)>(m, deep, a, panel, to, ld, more);
-      default: return panel_tiles<WIDEST>(m, deep, a, panel, to, ld, more);
+      case 1: return panel_tiles<1>(m, deep, a, panel, to, ld, more, next);
+      case 2: return panel_tiles<2>(m, deep, a, panel, to, ld, more, next);
+      case 3: return panel_tiles<(WIDEST > 2 ? 3 : 1)>(m, deep, a, panel, to, ld, more, next);
+      default: return panel_tiles<WIDEST>(m, deep, a, panel, to, ld, more, next);
     }
   };
   if (wide % VL == 0) return into(c, ldc, add);
@@ -154,6 +171,55 @@ inline void panel_product(long m, long wide, long deep, const Packed& a, const f
   into(aside, PANEL_WIDTH, false);
   for (long i = 0; i < m; ++i)
     for (long j = 0; j < wide; ++j) c[i * ldc + j] = aside[i * PANEL_WIDTH + j] + (add ? c[i * ldc + j] : 0.0f);
+}
+
+// The part of a matrix that will be copied into a panel, line by line of its rows.
+struct AheadRows {
+  const char* at;
+  long left, wide, jump, by;  // bytes: of this row, of a row, from the end of a row to the next; at a step
+
+  // Rows p..p+deep and columns j..j+columns of b, in so many steps.
+  AheadRows(const Right& b, long p, long deep, long j, long columns, long steps) {
+    const long rows = b.turned ? columns : deep;
+    wide = 4 * (b.turned ? deep : columns);
+    at = reinterpret_cast<const char*>(b.turned ? b.at + j * b.ld + p : b.at + p * b.ld + j);
+    jump = 4 * b.ld - wide;
+    left = wide;
+    by = std::min<long>(Ahead::LINE, (rows * wide + steps - 1) / steps);
+  }
+  void step() {
+    __builtin_prefetch(at, 0, 2);
+    at += by;
+    left -= by;
+    if (left <= 0) {
+      at += jump - left;
+      left = wide;
+    }
+  }
+};
+
+// c [m, n] for few rows m: each thread packs the panels that it multiplies by, one at a time.
+inline void multiply_few(long m, long n, long k, long depth, const Left& a, const Right& b, float* c, long ldc, bool add,
+                         int threads) {
+  const long panels = (n + PANEL_WIDTH - 1) / PANEL_WIDTH, tasks = std::min<long>(threads, panels);
+  const long steps = (m + TILE_ROWS - 1) / TILE_ROWS * depth;
+  Pool::get().each(tasks, threads, [&](int task) {
+    thread_local Room room, left_room;
+    float* const packed = room.get(PANEL_WIDTH * depth);
+    const long end = panels * (task + 1) / tasks;
+    for (long j = panels * task / tasks; j < end; ++j) {
+      const long column = j * PANEL_WIDTH, wide = std::min(PANEL_WIDTH, n - column);
+      for (long p = 0; p < k; p += depth) {
+        const long deep = std::min(depth, k - p);
+        pack_panel(packed, b, p, deep, column, wide);
+        const bool down = p + depth < k, on = j + 1 < end;
+        const long next_p = down ? p + depth : 0, next_column = down || !on ? column : column + PANEL_WIDTH;
+        AheadRows next(b, next_p, std::min(depth, k - next_p), next_column, std::min(PANEL_WIDTH, n - next_column), steps);
+        const Packed left(a, nullptr, 0, m, p, deep, left_room);
+        panel_product(m, wide, deep, left, packed, c + column, ldc, add || p > 0, next);
+      }
+    }
+  });
 }
 
 // c [m, n] = (or +=) a [m, k] b [k, n], rows of c at a stride.
@@ -167,6 +233,7 @@ inline void multiply(long m, long n, long k, const Left& a, const Right& b, floa
   thread_local Room panels_room, turned_room;
   const long panels = (n + PANEL_WIDTH - 1) / PANEL_WIDTH;
   const long depth_blocks = (k + BLOCK_DEPTH - 1) / BLOCK_DEPTH, depth = round_up((k + depth_blocks - 1) / depth_blocks, VL);
+  if (m <= BLOCK_ROWS && panels >= threads && a.as_it_lies()) return multiply_few(m, n, k, depth, a, b, c, ldc, add, threads);
   float* packed = panels_room.get(panels * PANEL_WIDTH * depth);
   float* turned = a.turned ? turned_room.get(round_up(m, TILE_ROWS) / TILE_ROWS * turned_tile(depth)) : nullptr;
   const long row_blocks = std::max((m + BLOCK_ROWS - 1) / BLOCK_ROWS, std::min<long>(threads, (m + TILE_ROWS - 1) / TILE_ROWS));

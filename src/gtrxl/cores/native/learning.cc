@@ -461,23 +461,20 @@ void join_backward(float* dx, float* dy, const float* out, const float* kept, co
   if (z.gate != INPUT) bias.give(d_gate.bias, 0, D, z.gate == HIGHWAY ? 1.0f : -1.0f);
 }
 
-// scale and offset of the norm taken into the projection: (s * x + o) W = x (s W) + o W.
-void fold(float* weight, const Given& w, const Stack& z) {
-  const long wide = 3 * z.I;
-  by_rows(z.D, wide, z.threads, [&](long, long begin, long end) {
-    for (long d = begin; d < end; ++d)
-      along(wide, [&](long j, auto n) { put(weight + d * wide + j, w.scale_1[d] * get(w.qkv + d * wide + j, n), n); });
+// The norm's scale s and offset o go into the weights behind it: (s n + o) W = n (s W) + o W. This is o W.
+void fold_bias(float* bias, const Given& w, const Stack& z) {
+  const long wide = 3 * z.I, blocks = std::max(1L, std::min(8L, wide / 64));
+  Pool::get().each(blocks, z.D * wide < 65536 ? 1 : z.threads, [&](int block) {
+    const long from = wide * block / blocks / VL * VL, to = block + 1 < blocks ? wide * (block + 1) / blocks / VL * VL : wide;
+    std::fill(bias + from, bias + to, 0.0f);
+    for (long d = 0; d < z.D; ++d)
+      along(to - from, [&](long j, auto n) {
+        put(bias + from + j, get(bias + from + j, n) + w.offset_1[d] * get(w.qkv + d * wide + from + j, n), n);
+      });
   });
 }
 
-void fold_bias(float* bias, const Given& w, const Stack& z) {
-  const long wide = 3 * z.I;
-  std::fill(bias, bias + wide, 0.0f);
-  for (long d = 0; d < z.D; ++d)
-    along(wide, [&](long j, auto n) { put(bias + j, get(bias + j, n) + w.offset_1[d] * get(w.qkv + d * wide + j, n), n); });
-}
-
-// From `folded`, the gradient of s W, and that of o W.
+// From the gradient of s W, `folded`, and that of o W.
 void fold_backward(const Wanted& to, const float* folded, const float* d_bias, const Given& w, const Stack& z) {
   const long wide = 3 * z.I;
   by_rows(z.D, wide, z.threads, [&](long, long begin, long end) {
@@ -521,22 +518,20 @@ struct Shared {
 };
 
 void layer_forward(float* to, const float* x, long l, const Kept<float>& kept, const Given& w, const Shared& shared,
-                   float* normal, float* spare, float* folded, const Stack& z) {
+                   float* normal, float* spare, const Stack& z) {
   const long N = z.N, D = z.D, I = z.I, F = z.F;
-  const float *seen = x, *qkv = w.qkv;
+  const float *seen = x, *scale_1 = z.norm_inputs ? w.scale_1 : nullptr;
   if (z.norm_inputs) {
     normalise(normal, x, nullptr, nullptr, z);
-    fold(folded, w, z);
     fold_bias(kept.bias, w, z);
     seen = normal;
-    qkv = folded;
   } else {
     std::fill(kept.bias, kept.bias + 3 * I, 0.0f);
   }
-  multiply(N, 3 * I, D, Left{seen, D}, Right{qkv, 3 * I}, kept.qkv, 3 * I, false, z.threads);
+  multiply(N, 3 * I, D, Left{seen, D}, Right{w.qkv, 3 * I, false, scale_1}, kept.qkv, 3 * I, false, z.threads);
   measure_memory(kept, shared.memory, shared.filled, l, z);
   const Left memory = remembered(shared.memory, l, kept.mean, kept.factor, false, z);
-  multiply(z.B * z.M, 2 * I, D, memory, Right{qkv + I, 3 * I}, kept.memory, 2 * I, false, z.threads);
+  multiply(z.B * z.M, 2 * I, D, memory, Right{w.qkv + I, 3 * I, false, scale_1}, kept.memory, 2 * I, false, z.threads);
   multiply(z.P, I, D, Left{shared.code, D}, Right{w.r, I}, kept.r, I, false, z.threads);
   const Inputs in{kept.qkv, kept.memory, kept.r, kept.bias, w.u, w.v, shared.horizon};
   attend_forward(in, kept.attended, kept.lse, z.threads, Sizes(z.B, z.T, z.M, z.H, z.K));
@@ -553,7 +548,7 @@ void layer_forward(float* to, const float* x, long l, const Kept<float>& kept, c
 }
 
 struct BackwardRooms {
-  float *update, *normal, *spare, *before, *hidden, *qkv, *memory, *attended, *folded, *d_folded, *r, *bias;
+  float *update, *normal, *spare, *before, *hidden, *qkv, *memory, *attended, *d_folded, *r, *bias;
 
   static long floats(const Stack& z) {
     BackwardRooms rooms;
@@ -580,7 +575,6 @@ struct BackwardRooms {
     take(qkv, z.N * 3 * z.I);
     take(memory, z.B * z.M * 2 * z.I);
     take(attended, z.N * std::max(z.I, z.D));  // the gates use it as well
-    take(folded, z.D * 3 * z.I);
     take(d_folded, z.D * 3 * z.I);
     take(r, z.P * z.I);
     take(bias, 3 * z.I);
@@ -635,8 +629,7 @@ void layer_backward(float* dx, float* out, const float* x, long l, const Kept<co
   multiply(D, 2 * I, z.B * z.M, memory, Right{rooms.memory, 2 * I}, d_qkv + I, 3 * I, true, z.threads);
   if (z.norm_inputs) {
     fold_backward(d, rooms.d_folded, rooms.bias, w, z);
-    fold(rooms.folded, w, z);
-    multiply(N, D, 3 * I, Left{rooms.qkv, 3 * I}, Right{rooms.folded, 3 * I, true}, rooms.update, D, false, z.threads);
+    multiply(N, D, 3 * I, Left{rooms.qkv, 3 * I}, Right{w.qkv, 3 * I, true, w.scale_1}, rooms.update, D, false, z.threads);
     normalise_backward(dx, true, x, rooms.update, nullptr, nullptr, nullptr, z);
   } else {
     multiply(N, D, 3 * I, Left{rooms.qkv, 3 * I}, Right{w.qkv, 3 * I, true}, dx, D, true, z.threads);
@@ -693,8 +686,8 @@ ffi::Error forward(Floats embedded, Floats memory, Ints filled, Ints horizon, Fl
   const bool keep = kept->element_count() > 0;
   if (keep && static_cast<long>(kept->element_count()) != z.L * each)
     return ffi::Error::InvalidArgument("gtrxl's unroll was given another room for what it keeps than the sizes ask for");
-  Scratch scratch(2 * rows + 3 * z.D * z.I + 3 * LINE + (keep ? 0 : each));
-  float *normal = scratch.take(rows), *spare = scratch.take(rows), *folded = scratch.take(3 * z.D * z.I);
+  Scratch scratch(2 * rows + 2 * LINE + (keep ? 0 : each));
+  float *normal = scratch.take(rows), *spare = scratch.take(rows);
   float* const room = keep ? kept->typed_data() : scratch.take(each);
   if (keep) in_large_pages(room, kept->element_count());
   float* const layers = inputs->typed_data();
@@ -703,7 +696,7 @@ ffi::Error forward(Floats embedded, Floats memory, Ints filled, Ints horizon, Fl
   for (long l = 0; l < z.L; ++l) {
     float* to = l + 1 < z.L ? layers + (l + 1) * rows : y->typed_data();
     layer_forward(to, layers + l * rows, l, Kept<float>(room + (keep ? l * each : 0), z), Given(*weights, l, z), shared, normal,
-                  spare, folded, z);
+                  spare, z);
   }
   return ffi::Error::Success();
 }
