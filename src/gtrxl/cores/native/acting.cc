@@ -5,8 +5,9 @@
 // of 64 columns, so that they are read from end to end.
 //
 // What a step reads of the past are the rows that the layers have seen, M itself after the first norm, and no keys or values:
-// those would be twice as many bytes. A head's query goes through its key weights instead, q . (W x) = (W' q) . x, and the mixture
-// of rows through its value weights. More is multiplied, but a row is read once for all heads, and the next rows come meanwhile.
+// those would be twice as many bytes. A head's query goes through its key weights instead, q . (W x) = (W' q) . x, and the
+// mixture of rows through its value weights. More is multiplied, but a row is read once for all heads, and the next rows come
+// meanwhile.
 //
 // Small stacks live in the caches: each thread takes some of the streams through all layers. Large ones are read from memory:
 // all threads take all streams together, each its part of every matrix and of the streams' pasts, and nothing is read twice.
@@ -422,9 +423,10 @@ struct Pasts {
 
   void attend(const Member& me, const Shared& shared, const float* then) const {
     thread_local Room room;
-    const long tile = std::clamp(round_up((32L << 10) / z.Dp, GROUP), GROUP, 256L);  // rows that stay in the second cache
-    float* scores = room.get(shared.Hn * (tile + 2 * VL) + z.H * shared.places);
-    float* turned = scores + shared.Hn * (tile + 2 * VL);
+    const long about = std::clamp(round_up((32L << 10) / z.Dp, GROUP), GROUP, 256L);  // rows that stay in the second cache
+    const long most = shared.Hn * (2 * about + 2 * VL);
+    float* scores = room.get(most + z.H * shared.places);
+    float* turned = scores + most;
     const long parts = parts_of(me, m), cursor = rings.cursor;
     for (long at = me.begin(m * parts), end = me.end(m * parts); at < end; ++at) {
       const long b = at / parts, part = at % parts;
@@ -444,8 +446,10 @@ struct Pasts {
                            {whole ? z.P : z.P - std::max(0L, horizon - cursor), z.P}};
       bool first = true;
       for (const Run& run : runs) {
-        const long last = std::min(run.last, high);
-        for (long s = std::max(run.first, low); s < last; s += tile) {
+        // In tiles of the same size: while a small one passes, too little of the next could come in.
+        const long begin = std::max(run.first, low), last = std::min(run.last, high), rows_of_run = std::max(0L, last - begin);
+        const long tiles = std::max(1L, (rows_of_run + about / 2) / about), tile = (rows_of_run + tiles - 1) / tiles;
+        for (long s = begin; s < last; s += tile) {
           const long n = std::min(tile, last - s);
           const float* const here = rows(b) + s * z.Dp;
           sight.add(here, n, turned + s, first, scores, s + n < last || at + 1 < end ? here + n * z.Dp : then);

@@ -46,7 +46,8 @@ struct Left {
   }
 };
 
-// The right matrix: its rows, or its columns if it is `turned`, lie `ld` apart. With `scale`, every stored row is multiplied by one.
+// The right matrix: its rows, or its columns if it is `turned`, lie `ld` apart. With `scale`, stored row i stands for scale[i]
+// times it.
 struct Right {
   const float* at;
   long ld;
