@@ -3,9 +3,9 @@
     python benchmarks/train.py --out docs/data/train.json
 
 For each core, on Grid Numpad and on Numpad: frames a second of the whole loop (task, acting, learning, in one compiled program)
-on all cores of the CPU and on one, and of the same program with parts left out. Shares are those of one core: acting is the loop
-without learning, less the task alone; learning is the rest. Contenders are interleaved and repeated; the median counts, and
-the spread is shown.
+with a device for each core of the CPU and with one, and of the same program with parts left out. Shares are those of one
+device: acting is the loop without learning, less the task alone; learning is the rest. Contenders are interleaved and repeated;
+the median counts, and the spread is shown.
 """
 
 import dataclasses
@@ -161,8 +161,8 @@ def main() -> None:
                 }
             )
     devices = len(jax.local_devices())
-    print(f"{settings.streams} streams, unrolls of 32 steps; all: {devices} cores")
-    made_table = table("task", ["core", "all cores", "spread", "one core", "task", "acting", "learning", "x LSTM's cost"])
+    print(f"{settings.streams} streams, unrolls of 32 steps; all: {devices} devices")
+    made_table = table("task", ["core", "all cores", "spread", "one device", "task", "acting", "learning", "x LSTM's cost"])
     for row in rows:
         shares = (f"{row[name]:.0%}" for name in ("task_share", "acting_share", "learning_share"))
         spread = f"{row['least']:,}-{row['most']:,}"
