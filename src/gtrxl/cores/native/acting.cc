@@ -162,7 +162,7 @@ void elementwise(const Member& me, long m, long width, Each each) {
 }
 
 // How a member's share of the streams' pasts is cut: by streams, or each past among all if there are fewer streams than members.
-long parts_of(const Member& me, long m) { return m >= me.team ? 1 : me.team; }
+constexpr long parts_of(int team, long m) { return m >= team ? 1 : team; }
 
 // Heads as `dots` takes them: HN at a time, a power of two, of Hn in all.
 constexpr long padded_heads(long H) { return H == 1 ? 1 : round_up(H, 2); }
@@ -172,11 +172,11 @@ struct Shared {
   float *q, *look, *position, *mixed, *peak, *whole, *attended, *out, *hidden, *mlp, *rz, *g, *spare, *streams[2];
   long Hn, places;  // from one head's position scores to the next's
   static long floats(long m, int team, const Stack& z) {
-    const long parts = m >= team ? 1 : team, Hn = padded_heads(z.H);
+    const long parts = parts_of(team, m), Hn = padded_heads(z.H);
     return GROUP + m * (2 * z.I + Hn * z.Dp + z.H * (z.Pp + GROUP) + parts * Hn * (z.Dp + 2) + 8 * z.Dp + z.Fp) + 3 * GROUP;
   }
   Shared(float* at, long m, int team, const Stack& z) {
-    const long parts = m >= team ? 1 : team;
+    const long parts = parts_of(team, m);
     Hn = padded_heads(z.H);
     places = z.Pp + GROUP;
     q = at;
@@ -419,7 +419,10 @@ struct Pasts {
   const Stack& z;
 
   const float* rows(long b) const { return rings.seen + (l * z.B + from + b) * z.P * z.Dp; }
-  const float* start(const Member& me) const { return rows(std::min(me.begin(m * parts_of(me, m)) / parts_of(me, m), m - 1)); }
+  const float* start(const Member& me) const {
+    const long parts = parts_of(me.team, m);
+    return rows(std::min(me.begin(m * parts) / parts, m - 1));
+  }
 
   void attend(const Member& me, const Shared& shared, const float* then) const {
     thread_local Room room;
@@ -427,7 +430,7 @@ struct Pasts {
     const long most = shared.Hn * (2 * about + 2 * VL);
     float* scores = room.get(most + z.H * shared.places);
     float* turned = scores + most;
-    const long parts = parts_of(me, m), cursor = rings.cursor;
+    const long parts = parts_of(me.team, m), cursor = rings.cursor;
     for (long at = me.begin(m * parts), end = me.end(m * parts); at < end; ++at) {
       const long b = at / parts, part = at % parts;
       const long low = z.P * part / parts, high = z.P * (part + 1) / parts;
@@ -463,7 +466,7 @@ struct Pasts {
 
 // What was seen through the value weights, this member's heads.
 void tell(const Member& me, const Layer& layer, long m, const Shared& shared, const Stack& z, const float* then) {
-  const long parts = parts_of(me, m), stride = parts * shared.Hn, panels = panels_of(z.Kp);
+  const long parts = parts_of(me.team, m), stride = parts * shared.Hn, panels = panels_of(z.Kp);
   for (long h = me.begin(z.H), end = me.end(z.H); h < end; ++h) {
     for (long b = 0; b < m; ++b) {
       const float *peak = shared.peak + b * stride + h, *whole = shared.whole + b * stride + h;

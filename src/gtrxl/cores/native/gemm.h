@@ -193,7 +193,7 @@ struct AheadRows {
     at += by;
     left -= by;
     if (left <= 0) {
-      at += jump - left;
+      at += jump + left;  // what is left is negative if the last step went too far
       left = wide;
     }
   }
