@@ -138,19 +138,32 @@ void dense(const Member& me, long m, long n, long k, const float* a, long lda, c
 
 void normalise(float* to, const float* x, const float* scale, const float* offset, long m, const Stack& z) {
   const long whole = z.D / VL * VL;
-  for (long i = 0; i < m; ++i) {
-    const float* row = x + i * z.Dp;
-    vf total = {}, squares = {};
-    for (long d = 0; d < whole; d += VL) total += load(row + d);
-    float mean = sum(total), variance = 0;
-    for (long d = whole; d < z.D; ++d) mean += row[d];
-    mean /= z.D;
-    for (long d = 0; d < whole; d += VL) squares += (load(row + d) - mean) * (load(row + d) - mean);
-    for (long d = whole; d < z.D; ++d) variance += (row[d] - mean) * (row[d] - mean);
-    variance = (variance + sum(squares)) / z.D;
-    const float factor = 1.0f / std::sqrt(variance + EPSILON);
-    for (long d = 0; d < z.Dp; d += VL)
-      store(to + i * z.Dp + d, (load(row + d) - mean) * factor * load(scale + d) + load(offset + d));
+  for (long i = 0; i < m; i += QUAD) {  // four rows at a time, so that none waits for another
+    const float* row[QUAD];
+    float mean[VL], factor[VL];
+    vf part[QUAD];
+    for (int j = 0; j < QUAD; ++j) row[j] = x + std::min(i + j, m - 1) * z.Dp;
+    for (int j = 0; j < QUAD; ++j) {
+      part[j] = vf{};
+      for (long d = 0; d < whole; d += VL) part[j] += load(row[j] + d);
+    }
+    store(mean, sum_of_quads(sums_of_quads(part)));
+    for (int j = 0; j < QUAD; ++j) {
+      for (long d = whole; d < z.D; ++d) mean[j] += row[j][d];
+      mean[j] /= z.D;
+    }
+    for (int j = 0; j < QUAD; ++j) {
+      part[j] = vf{};
+      for (long d = 0; d < whole; d += VL) part[j] += (load(row[j] + d) - mean[j]) * (load(row[j] + d) - mean[j]);
+    }
+    store(factor, sum_of_quads(sums_of_quads(part)));
+    for (int j = 0; j < QUAD; ++j) {
+      for (long d = whole; d < z.D; ++d) factor[j] += (row[j][d] - mean[j]) * (row[j][d] - mean[j]);
+      factor[j] = 1.0f / std::sqrt(factor[j] / z.D + EPSILON);
+    }
+    for (int j = 0; j < QUAD && i + j < m; ++j)
+      for (long d = 0; d < z.Dp; d += VL)
+        store(to + (i + j) * z.Dp + d, (load(row[j] + d) - mean[j]) * factor[j] * load(scale + d) + load(offset + d));
   }
 }
 
@@ -164,25 +177,29 @@ void elementwise(const Member& me, long m, long width, Each each) {
 // How a member's share of the streams' pasts is cut: by streams, or each past among all if there are fewer streams than members.
 constexpr long parts_of(int team, long m) { return m >= team ? 1 : team; }
 
-// Heads as `dots` takes them: HN at a time, a power of two, of Hn in all.
-constexpr long padded_heads(long H) { return H == 1 ? 1 : round_up(H, 2); }
+// Heads as `dots` takes them, whole vectors of quads.
+constexpr long padded_heads(long H) { return round_up(H, QUADS); }
 
 // Memory for m streams that every member sees.
 struct Shared {
   float *q, *look, *position, *mixed, *peak, *whole, *attended, *out, *hidden, *mlp, *rz, *g, *spare, *streams[2];
   long Hn, places;  // from one head's position scores to the next's
+
+  // A head's scores by distance, farthest first, end at Pp and go on from the start, so that they run on whichever slot of the
+  // ring is the first.
+  static constexpr long places_of(const Stack& z) { return round_up(z.Pp + z.P + QUAD, GROUP); }
   static long floats(long m, int team, const Stack& z) {
     const long parts = parts_of(team, m), Hn = padded_heads(z.H);
-    return GROUP + m * (2 * z.I + Hn * z.Dp + z.H * (z.Pp + GROUP) + parts * Hn * (z.Dp + 2) + 8 * z.Dp + z.Fp) + 3 * GROUP;
+    return GROUP + m * (2 * z.I + Hn * (z.Dp + places_of(z)) + parts * Hn * (z.Dp + 2 * QUAD) + 8 * z.Dp + z.Fp) + 3 * GROUP;
   }
   Shared(float* at, long m, int team, const Stack& z) {
     const long parts = parts_of(team, m);
     Hn = padded_heads(z.H);
-    places = z.Pp + GROUP;
+    places = places_of(z);
     q = at;
     look = q + m * z.I;
     position = look + m * Hn * z.Dp;
-    mixed = position + m * z.H * places;
+    mixed = position + m * Hn * places;
     attended = mixed + m * parts * Hn * z.Dp;
     out = attended + m * z.I;
     hidden = out + m * z.Dp;
@@ -193,7 +210,7 @@ struct Shared {
     streams[0] = spare + m * z.Dp;
     streams[1] = streams[0] + m * z.Dp;
     peak = streams[1] + m * z.Dp;
-    whole = peak + m * parts * Hn;
+    whole = peak + m * parts * Hn * QUAD;
   }
 };
 
@@ -251,61 +268,44 @@ void join(const Member& me, const Gate& gate, float* to, const float* x, const f
   me.meet();
 }
 
-// Lane i of the result is the sum of vector i.
-inline vf sums(vf (&of)[VL]) {
-#if defined(__clang__)
-  vf to;
-  for (int i = 0; i < VL; ++i) to[i] = sum(of[i]);
-  return to;
-#else
-  vi even, odd;
-  for (int i = 0; i < VL; ++i) {
-    even[i] = 2 * i;
-    odd[i] = 2 * i + 1;
-  }
-#pragma GCC unroll 4
-  for (int n = VL; n > 1; n /= 2)
+// Scores of n rows, all Dp wide, with the heads that lie side by side in a vector of `asked`, a quad of their width for each,
+// GN vectors for every quad of a row: vector t * groups + g of the scores has rows 4 t to 4 t + 3 for each of its heads.
+// Whole blocks of SN rows are written.
+template <int GN, int SN>
+__attribute__((noinline)) void dots(vf* scores, const vf* asked, long groups, const float* rows, long n, long Dp, Ahead& next) {
+  const float* row[SN];
 #pragma GCC unroll 8
-    for (int i = 0; i < n / 2; ++i)
-      of[i] = __builtin_shuffle(of[2 * i], of[2 * i + 1], even) + __builtin_shuffle(of[2 * i], of[2 * i + 1], odd);
-  return of[0];
-#endif
-}
-
-// HN queries against n rows, all Dp wide, into scores: row h of them, lds apart, has n places and may be written on up to the
-// next whole vector.
-template <int HN>
-void dots(float* scores, long lds, const float* q, const float* rows, long n, long Dp, Ahead& next) {
-  constexpr int SN = VL / HN;
-  for (long s = 0; s < n; s += SN) {
-    const float* row[SN];
-    for (int j = 0; j < SN; ++j) row[j] = rows + std::min(s + j, n - 1) * Dp;
-    vf dot[VL];
-#pragma GCC unroll 16
-    for (int i = 0; i < VL; ++i) dot[i] = vf{};
-    for (long d = 0; d < Dp; d += VL) {
-      next.step();
-      vf x[SN];
-#pragma GCC unroll 16
-      for (int j = 0; j < SN; ++j) x[j] = load(row[j] + d);
-#pragma GCC unroll 16
-      for (int h = 0; h < HN; ++h) {
-        const vf y = load(q + h * Dp + d);
-#pragma GCC unroll 16
-        for (int j = 0; j < SN; ++j) dot[h * SN + j] += y * x[j];
+  for (int j = 0; j < SN; ++j) row[j] = rows + std::min<long>(j, n - 1) * Dp;
+  Ahead ahead = next;
+  vf dot[GN][SN];
+#pragma GCC unroll 2
+  for (int g = 0; g < GN; ++g)
+#pragma GCC unroll 8
+    for (int j = 0; j < SN; ++j) dot[g][j] = vf{};
+  for (long d = 0; d < Dp; d += GROUP)
+#pragma GCC unroll 4
+    for (int e = 0; e < GROUP; e += QUAD, asked += groups) {
+      ahead.step();
+#pragma GCC unroll 8
+      for (int j = 0; j < SN; ++j) {
+        const vf x = same_quads(row[j] + d + e);
+#pragma GCC unroll 2
+        for (int g = 0; g < GN; ++g) dot[g][j] += asked[g] * x;
       }
     }
-    float all[VL];
-    store(all, sums(dot));
-    for (int h = 0; h < HN; ++h) std::copy(all + h * SN, all + (h + 1) * SN, scores + h * lds + s);
-  }
+#pragma GCC unroll 2
+  for (int g = 0; g < GN; ++g)
+#pragma GCC unroll 2
+    for (int j = 0; j < SN; j += QUAD) scores[j / QUAD * groups + g] = sums_of_quads(dot[g] + j);
+  next = ahead;
 }
 
-template <int HN = VL / 2>
-void dots_of_all(float* scores, long lds, const float* q, const float* rows, long n, long Hn, long Dp, Ahead& next) {
-  if constexpr (HN > 1)
-    if (Hn % HN != 0) return dots_of_all<HN / 2>(scores, lds, q, rows, n, Hn, Dp, next);
-  for (long h = 0; h < Hn; h += HN) dots<HN>(scores + h * lds, lds, q + h * Dp, rows, n, Dp, next);
+template <int GN>
+void dots_of_all(vf* scores, const vf* asked, long groups, const float* rows, long n, long Dp, Ahead& next) {
+  constexpr int SN = VL == 16 ? 8 : 4;
+  long s = 0;
+  for (; n - s > QUAD; s += SN) dots<GN, SN>(scores + s / QUAD * groups, asked, groups, rows + s * Dp, n - s, Dp, next);
+  if (s < n) dots<GN, QUAD>(scores + s / QUAD * groups, asked, groups, rows + s * Dp, n - s, Dp, next);
 }
 
 struct Run {
@@ -313,51 +313,67 @@ struct Run {
 };
 
 // What all heads of one stream see in some of its slots, so far: sums of rows with weights e^(score - peak), and of the weights.
+// Heads lie side by side in vectors, a quad each: its peak four times, and four parts of its whole.
 struct Sight {
-  float *mixed, *peak, *whole;  // [Hn, Dp], [Hn], [Hn]
-  const float* look;            // [Hn, Dp]
+  float *mixed, *peak, *whole;  // [Hn, Dp], [Hn, 4], [Hn, 4]
   long Hn, places;              // places: from one head's position scores to the next's
   const Stack& z;
+  vf *asked, *scores;  // room for the queries, and for a tile's scores
+  float* weights;
+
+  static constexpr long lds(long n) { return round_up(n, QUAD) + QUAD; }
+
+  void ask(const float* look) const {
+    const long groups = Hn / QUADS;
+    for (long d = 0; d < z.Dp; d += QUAD)
+      for (long g = 0; g < groups; ++g) asked[d / QUAD * groups + g] = load_quads(look + g * QUADS * z.Dp + d, z.Dp);
+  }
 
   void nothing() const {
     std::fill(mixed, mixed + Hn * z.Dp, 0.0f);
-    std::fill(peak, peak + Hn, -INFINITY);
-    std::fill(whole, whole + Hn, 0.0f);
+    std::fill(peak, peak + Hn * QUAD, -INFINITY);
+    std::fill(whole, whole + Hn * QUAD, 0.0f);
   }
 
   // n more rows, the first ones of all if it is said. `then` are the rows, or whatever else, that are read next.
-  void add(const float* rows, long n, const float* position, bool first, float* scores, const float* then) const {
-    const long lds = round_up(n, VL) + VL, H = z.H, Dp = z.Dp;
+  void add(const float* rows, long n, const float* position, bool first, const float* then) const {
+    const long H = z.H, Dp = z.Dp, groups = Hn / QUADS, blocks = (n + QUAD - 1) / QUAD;
     const float scale = 1.0f / std::sqrt(static_cast<float>(z.K));
-    Ahead next{reinterpret_cast<const char*>(then), Ahead::LINE};
-    dots_of_all(scores, lds, look, rows, n, Hn, Dp, next);
-    for (long h = 0; h < H; ++h) {
-      float* row = scores + h * lds;
-      vf most = all(-INFINITY), total = {};
-      for (long s = 0; s < n; s += VL) {
-        vf x = (load(row + s) + load(position + h * places + s)) * scale;
-        if (n - s < VL) x = first_lanes(n - s) ? x : all(-INFINITY);
-        most = larger(most, x);
-        store(row + s, x);
+    const long steps = Dp / QUAD * ((n + 7) / 8) * ((groups + 1) / 2) + n * ((H > 6 ? Dp / 32 : (Dp + 63) / 64));
+    Ahead next{reinterpret_cast<const char*>(then), std::min(2 * Ahead::LINE, (n * Dp * 4 + steps - 1) / steps)};
+    long g = 0;
+    for (; g + 2 <= groups; g += 2) dots_of_all<2>(scores + g, asked + g, groups, rows, n, Dp, next);
+    if (g < groups) dots_of_all<1>(scores + g, asked + g, groups, rows, n, Dp, next);
+    for (g = 0; g < groups; ++g) {
+      const float* const places_of = position + g * QUADS * places;
+      float* const weights_of = weights + g * QUADS * lds(n);
+      vf top = all(-INFINITY), total = {};
+      for (long t = 0; t < blocks; ++t) {
+        vf& x = scores[t * groups + g];
+        x = (x + load_quads(places_of + t * QUAD, places)) * scale;
+        if (n - t * QUAD < QUAD) x = first_of_quads(n - t * QUAD) ? x : all(-INFINITY);
+        top = larger(top, x);
       }
-      const float top = largest(most);
-      if (first || top > peak[h]) {
-        if (!first) {
-          const float fade = std::exp(peak[h] - top);
-          whole[h] *= fade;
-          for (long d = 0; d < Dp; d += VL) store(mixed + h * Dp + d, load(mixed + h * Dp + d) * fade);
-        }
-        peak[h] = top;
+      top = largest_of_quads(top);
+      if (!first) {
+        const vf before = load(peak + g * VL);
+        top = larger(top, before);
+        const vf fade = exponential(before - top);
+        total = load(whole + g * VL) * fade;
+        for (long h = g * QUADS; h < std::min((g + 1) * QUADS, H); ++h)
+          if (const float by = fade[(h - g * QUADS) * QUAD]; by != 1.0f)
+            for (long d = 0; d < Dp; d += VL) store(mixed + h * Dp + d, load(mixed + h * Dp + d) * by);
       }
-      for (long s = 0; s < n; s += VL) {
-        const vf e = exponential(load(row + s) - peak[h]);
-        total += e;
-        store(row + s, e);
+      for (long t = 0; t < blocks; ++t) {
+        const vf e = exponential(scores[t * groups + g] - top);
+        total += e;  // rows that are not there add e^-87
+        store_quads(weights_of + t * QUAD, lds(n), e);
       }
-      whole[h] = (first ? 0.0f : whole[h]) + sum(total);  // slots that are not there add e^-87
+      store(peak + g * VL, top);
+      store(whole + g * VL, total);
     }
-    if (H > 6) product<(WIDEST > 2 ? 2 : WIDEST)>(H, Dp, n, scores, lds, 1, rows, Dp, mixed, Dp, !first, next);
-    else product(H, Dp, n, scores, lds, 1, rows, Dp, mixed, Dp, !first, next);
+    if (H > 6) product<(WIDEST > 2 ? 2 : WIDEST)>(H, Dp, n, weights, lds(n), 1, rows, Dp, mixed, Dp, !first, next);
+    else product(H, Dp, n, weights, lds(n), 1, rows, Dp, mixed, Dp, !first, next);
   }
 };
 
@@ -386,10 +402,14 @@ struct Questions {
 
   const float* start(const Member& me) const { return at(me.begin(z.H * each)); }
 
-  void ask(const Member& me, long m, const Shared& shared, const float* then) const {
+  void ask(const Member& me, long m, long cursor, const Shared& shared, const float* then) const {
     thread_local Room room;
     float* query = room.get(2 * m * z.Kp);
     long made = -1;
+    for (long b = 0; b < m && me.rank == 0 && z.H < shared.Hn; ++b) {  // heads that only fill a vector up
+      std::fill(shared.look + (b * shared.Hn + z.H) * z.Dp, shared.look + (b + 1) * shared.Hn * z.Dp, 0.0f);
+      std::fill(shared.position + (b * shared.Hn + z.H) * shared.places, shared.position + (b + 1) * shared.Hn * shared.places, 0.0f);
+    }
     for (long i = me.begin(z.H * each), end = me.end(z.H * each); i < end; ++i) {
       const long h = i / each, p = i % each;
       if (h != made) {
@@ -402,12 +422,19 @@ struct Questions {
         made = h;
       }
       const float* const following = i + 1 < end ? at(i + 1) : then;
-      if (p < by_rows)
+      if (p < by_rows) {
         panel(p, m, z.Dp, z.K, query, z.Kp, layer.keys + h * z.K * z.Dp, shared.look + h * z.Dp, shared.Hn * z.Dp, false,
               following);
-      else
-        panel(p - by_rows, m, z.Pp, z.K, query + m * z.Kp, z.Kp, layer.positions + h * z.K * z.Pp,
-              shared.position + h * shared.places, z.H * shared.places, false, following);
+        continue;
+      }
+      float* const position = shared.position + h * shared.places;
+      const long stride = shared.Hn * shared.places, from = (p - by_rows) * PANEL;
+      panel(p - by_rows, m, z.Pp, z.K, query + m * z.Kp, z.Kp, layer.positions + h * z.K * z.Pp, position, stride, false,
+            following);
+      // The start, as far as slots are nearer than the ring's last, comes behind the end too.
+      const long first = std::max(from, z.Pp - z.P), last = std::min(from + PANEL, z.Pp - 1 - cursor);
+      for (long b = 0; b < m && first < last; ++b)
+        std::copy(position + b * stride + first, position + b * stride + last, position + b * stride + first + z.P);
     }
   }
 };
@@ -427,23 +454,20 @@ struct Pasts {
   void attend(const Member& me, const Shared& shared, const float* then) const {
     thread_local Room room;
     const long about = std::clamp(round_up((32L << 10) / z.Dp, GROUP), GROUP, 256L);  // rows that stay in the second cache
-    const long most = shared.Hn * (2 * about + 2 * VL);
-    float* scores = room.get(most + z.H * shared.places);
-    float* turned = scores + most;
+    const long most = round_up(2 * about, 2 * QUAD), Hn = shared.Hn;
+    float* const asked = room.get(Hn * (z.Dp + most + Sight::lds(most)));
+    float *const scores = asked + Hn * z.Dp, *const weights = scores + Hn * most;
     const long parts = parts_of(me.team, m), cursor = rings.cursor;
     for (long at = me.begin(m * parts), end = me.end(m * parts); at < end; ++at) {
       const long b = at / parts, part = at % parts;
       const long low = z.P * part / parts, high = z.P * (part + 1) / parts;
-      const Sight sight{shared.mixed + at * shared.Hn * z.Dp, shared.peak + at * shared.Hn, shared.whole + at * shared.Hn,
-                        shared.look + b * shared.Hn * z.Dp, shared.Hn, shared.places, z};
+      const Sight sight{shared.mixed + at * Hn * z.Dp, shared.peak + at * Hn * QUAD, shared.whole + at * Hn * QUAD, Hn, shared.places,
+                        z, reinterpret_cast<vf*>(asked), reinterpret_cast<vf*>(scores), weights};
+      sight.ask(shared.look + b * Hn * z.Dp);
       // It may see `horizon` slots before the cursor and the cursor's own, a run around the ring: two runs of slots, or all of
-      // them in one. Position scores come farthest first, which is the slot after the cursor; they are turned to begin at slot 0.
-      const long horizon = rings.reset[from + b] ? 0 : rings.filled[from + b], farther = cursor + 1, nearer = z.P - farther;
-      for (long h = 0; h < z.H; ++h) {
-        const float* position = shared.position + (b * z.H + h) * shared.places;
-        std::copy(position + nearer, position + z.P, turned + h * shared.places);
-        std::copy(position, position + nearer, turned + h * shared.places + farther);
-      }
+      // them in one. What is farthest is the slot after the cursor.
+      const long horizon = rings.reset[from + b] ? 0 : rings.filled[from + b];
+      const float* const position = shared.position + b * Hn * shared.places + z.Pp - 1 - cursor;  // that of slot 0
       const bool whole = horizon == z.P - 1;
       const Run runs[2] = {{whole ? 0 : std::max(0L, cursor - horizon), whole ? z.P : cursor + 1},
                            {whole ? z.P : z.P - std::max(0L, horizon - cursor), z.P}};
@@ -455,7 +479,7 @@ struct Pasts {
         for (long s = begin; s < last; s += tile) {
           const long n = std::min(tile, last - s);
           const float* const here = rows(b) + s * z.Dp;
-          sight.add(here, n, turned + s, first, scores, s + n < last || at + 1 < end ? here + n * z.Dp : then);
+          sight.add(here, n, position + s, first, s + n < last || at + 1 < end ? here + n * z.Dp : then);
           first = false;
         }
       }
@@ -469,16 +493,17 @@ void tell(const Member& me, const Layer& layer, long m, const Shared& shared, co
   const long parts = parts_of(me.team, m), stride = parts * shared.Hn, panels = panels_of(z.Kp);
   for (long h = me.begin(z.H), end = me.end(z.H); h < end; ++h) {
     for (long b = 0; b < m; ++b) {
-      const float *peak = shared.peak + b * stride + h, *whole = shared.whole + b * stride + h;
+      const float *peak = shared.peak + (b * stride + h) * QUAD, *whole = shared.whole + (b * stride + h) * QUAD;
       float* mixed = shared.mixed + (b * stride + h) * z.Dp;
-      float top = peak[0], total = whole[0];
-      if (parts > 1) {
-        for (long i = 1; i < parts; ++i) top = std::max(top, peak[i * shared.Hn]);
-        total = 0;
-        for (long i = 0; i < parts; ++i) total += whole[i * shared.Hn] * std::exp(peak[i * shared.Hn] - top);
+      float top = peak[0], total = 0;
+      for (long i = 1; i < parts; ++i) top = std::max(top, peak[i * shared.Hn * QUAD]);
+      const auto weight = [&](long i) { return parts > 1 ? std::exp(peak[i * shared.Hn * QUAD] - top) : 1.0f; };
+      for (long i = 0; i < parts; ++i) {
+        const float* of = whole + i * shared.Hn * QUAD;
+        total += (of[0] + of[1] + of[2] + of[3]) * weight(i);
       }
       for (long i = 0; i < parts; ++i) {
-        const float share = (parts > 1 ? std::exp(peak[i * shared.Hn] - top) : 1.0f) / total;
+        const float share = weight(i) / total;
         for (long d = 0; d < z.Dp; d += VL)
           store(mixed + d, (i > 0 ? load(mixed + d) : vf{}) + share * load(mixed + i * shared.Hn * z.Dp + d));
       }
@@ -525,7 +550,7 @@ void act(const Member& me, long from, long m, const float* x, const float* weigh
     }
     dense(me, m, z.I, z.D, seen, w, layer.q, shared.q, false, questions.start(me), [](long, long) {});
     me.meet();
-    questions.ask(me, m, shared, pasts.start(me));
+    questions.ask(me, m, rings.cursor, shared, pasts.start(me));
     me.meet();
     pasts.attend(me, shared, layer.values + me.begin(z.H) * z.D * z.Kp);
     me.meet();

@@ -105,7 +105,7 @@ def _pack(block: Block, positions: Float[Array, "H P K"]) -> Float[Array, " W"]:
         block.attention.v,
         _panels(_filled_up(w_q).reshape(width, -1)),
         jax.vmap(_panels)(jnp.transpose(w_k, (1, 2, 0))),
-        jax.vmap(_panels)(jnp.swapaxes(positions, 1, 2)),
+        jax.vmap(_panels)(jnp.pad(jnp.swapaxes(positions, 1, 2), ((0, 0), (0, 0), (-positions.shape[1] % GROUP, 0)))),
         jax.vmap(_panels)(jnp.swapaxes(w_v, 0, 1)),
         _panels(jnp.pad(w_o, ((0, 0), (0, -head_dim % GROUP), (0, 0))).reshape(-1, width)),
         _panels(block.mlp.first.weight),

@@ -17,7 +17,7 @@ namespace gtrxl {
 
 constexpr long PANEL_WIDTH = WIDEST * VL;
 constexpr long TILE_ROWS = 6;
-constexpr long BLOCK_DEPTH = 512;  // rows of the right matrix in the panels at a time; a panel of them stays in the second cache
+constexpr long BLOCK_DEPTH = 576;  // rows of the right matrix in the panels at a time; a panel of them stays in the second cache
 constexpr long BLOCK_ROWS = 192;   // rows of the result in a task; whole tiles
 
 // The left matrix: its rows, or its columns if it is `turned`, lie `ld` apart, in groups of `per` that lie `outer` apart. With
@@ -176,6 +176,7 @@ void panel_product(long m, long wide, long deep, const Packed& a, const float* p
 
 // The part of a matrix that will be copied into a panel, line by line of its rows.
 struct AheadRows {
+  static constexpr bool STREAMS = false;
   const char* at;
   long left, wide, jump, by;  // bytes: of this row, of a row, from the end of a row to the next; at a step
 
@@ -223,8 +224,12 @@ inline void multiply_few(long m, long n, long k, long depth, const Left& a, cons
   });
 }
 
-// c [m, n] = (or +=) a [m, k] b [k, n], rows of c at a stride.
-inline void multiply(long m, long n, long k, const Left& a, const Right& b, float* c, long ldc, bool add, int threads) {
+// Floats of a result that is better kept out of the caches if nobody reads it soon.
+constexpr long FAR = 1L << 17;
+
+// c [m, n] = (or +=) a [m, k] b [k, n], rows of c at a stride. Nobody reads soon what is `left_alone`.
+inline void multiply(long m, long n, long k, const Left& a, const Right& b, float* c, long ldc, bool add, int threads,
+                     bool left_alone = false) {
   if (m == 0 || n == 0) return;
   if (k == 0) {
     for (long i = 0; i < m && !add; ++i) std::fill(c + i * ldc, c + i * ldc + n, 0.0f);
@@ -241,6 +246,7 @@ inline void multiply(long m, long n, long k, const Left& a, const Right& b, floa
   const long block = round_up((m + row_blocks - 1) / row_blocks, TILE_ROWS);
   // Tasks enough for all threads to be busy to the end.
   const long groups = threads == 1 ? 1 : std::min(panels, (6 * threads + row_blocks - 1) / row_blocks);
+  const bool streams = left_alone && !add && k <= depth && m * n >= FAR && can_stream(c, n, ldc);
   const long rights = std::min(panels, 4L * threads), lefts = a.turned ? 4L * threads : 0;
   for (long p = 0; p < k; p += depth) {
     const long deep = std::min(depth, k - p);
@@ -255,9 +261,17 @@ inline void multiply(long m, long n, long k, const Left& a, const Right& b, floa
       const long i = (task / groups) * block, rows = std::min(block, m - i), group = task % groups;
       if (rows <= 0) return;
       const Packed left(a, turned, i, rows, p, deep, room);
-      for (long j = panels * group / groups; j < panels * (group + 1) / groups; ++j)
-        panel_product(rows, std::min(PANEL_WIDTH, n - j * PANEL_WIDTH), deep, left, packed + j * PANEL_WIDTH * deep,
-                      c + i * ldc + j * PANEL_WIDTH, ldc, add || p > 0);
+      const auto through = [&](const auto& next) {
+        for (long j = panels * group / groups; j < panels * (group + 1) / groups; ++j)
+          panel_product(rows, std::min(PANEL_WIDTH, n - j * PANEL_WIDTH), deep, left, packed + j * PANEL_WIDTH * deep,
+                        c + i * ldc + j * PANEL_WIDTH, ldc, add || p > 0, next);
+      };
+      if (streams) {
+        through(Streaming{});
+        finish_streams();
+      } else {
+        through(Nothing{});
+      }
     });
   }
 }

@@ -434,11 +434,11 @@ void join_backward(float* dx, float* dy, const float* out, const float* kept, co
     case OUTPUT:
     case HIGHWAY:
       multiply(N, D, D, Left{before, D}, Right{gate.w, D, true}, dx, D, true, z.threads);
-      multiply(D, D, N, Left{x, D, true}, Right{before, D}, d_gate.w, D, false, z.threads);
+      multiply(D, D, N, Left{x, D, true}, Right{before, D}, d_gate.w, D, false, z.threads, true);
       break;
     case SIGTANH:
       multiply(N, D, 2 * D, Left{before, G}, Right{gate.w, 2 * D, true}, dy, D, false, z.threads);
-      multiply(D, 2 * D, N, Left{y, D, true}, Right{before, G}, d_gate.w, 2 * D, false, z.threads);
+      multiply(D, 2 * D, N, Left{y, D, true}, Right{before, G}, d_gate.w, 2 * D, false, z.threads, true);
       break;
     case GRU:
       multiply(N, D, D, Left{before + 2 * D, G}, Right{gate.u_g, D, true}, rooms.spare, D, false, z.threads);
@@ -453,9 +453,9 @@ void join_backward(float* dx, float* dy, const float* out, const float* kept, co
       });
       multiply(N, D, 2 * D, Left{before, G}, Right{gate.u_rz, 2 * D, true}, dx, D, true, z.threads);
       multiply(N, D, 3 * D, Left{before, G}, Right{gate.w, 3 * D, true}, dy, D, false, z.threads);
-      multiply(D, 3 * D, N, Left{y, D, true}, Right{before, G}, d_gate.w, 3 * D, false, z.threads);
-      multiply(D, 2 * D, N, Left{x, D, true}, Right{before, G}, d_gate.u_rz, 2 * D, false, z.threads);
-      multiply(D, D, N, Left{rooms.reset, D, true}, Right{before + 2 * D, G}, d_gate.u_g, D, false, z.threads);
+      multiply(D, 3 * D, N, Left{y, D, true}, Right{before, G}, d_gate.w, 3 * D, false, z.threads, true);
+      multiply(D, 2 * D, N, Left{x, D, true}, Right{before, G}, d_gate.u_rz, 2 * D, false, z.threads, true);
+      multiply(D, D, N, Left{rooms.reset, D, true}, Right{before + 2 * D, G}, d_gate.u_g, D, false, z.threads, true);
       break;
   }
   if (z.gate != INPUT) bias.give(d_gate.bias, 0, D, z.gate == HIGHWAY ? 1.0f : -1.0f);
@@ -477,6 +477,7 @@ void fold_bias(float* bias, const Given& w, const Stack& z) {
 // From the gradient of s W, `folded`, and that of o W.
 void fold_backward(const Wanted& to, const float* folded, const float* d_bias, const Given& w, const Stack& z) {
   const long wide = 3 * z.I;
+  const bool streams = z.D * wide >= FAR && can_stream(to.qkv, wide, wide);
   by_rows(z.D, wide, z.threads, [&](long, long begin, long end) {
     for (long d = begin; d < end; ++d) {
       vf scale = {}, offset = {};
@@ -484,11 +485,14 @@ void fold_backward(const Wanted& to, const float* folded, const float* d_bias, c
         const vf g = get(folded + d * wide + j, n), weight = get(w.qkv + d * wide + j, n), b = get(d_bias + j, n);
         scale += g * weight;
         offset += b * weight;
-        put(to.qkv + d * wide + j, w.scale_1[d] * g + w.offset_1[d] * b, n);
+        const vf here = w.scale_1[d] * g + w.offset_1[d] * b;
+        if (streams) stream(to.qkv + d * wide + j, here);
+        else put(to.qkv + d * wide + j, here, n);
       });
       to.scale_1[d] = sum(scale);
       to.offset_1[d] = sum(offset);
     }
+    if (streams) finish_streams();
   });
 }
 
@@ -597,10 +601,10 @@ void layer_backward(float* dx, float* out, const float* x, long l, const Kept<co
   }
   join_backward(dx, rooms.update, out, kept.gate_2, stream, kept.update_2, w.gate_2, d.gate_2, gate_rooms, z);
   finish_backward(rooms.update, kept.update_2, D, d.bias_2, z.norm_inputs, z);
-  multiply(F, D, N, Left{kept.hidden, F, true}, Right{rooms.update, D}, d.second, D, false, z.threads);
+  multiply(F, D, N, Left{kept.hidden, F, true}, Right{rooms.update, D}, d.second, D, false, z.threads, true);
   multiply(N, F, D, Left{rooms.update, D}, Right{w.second, D, true}, rooms.hidden, F, false, z.threads);
   finish_backward(rooms.hidden, kept.hidden, F, d.bias_1, true, z);
-  multiply(D, F, N, Left{rooms.normal, D, true}, Right{rooms.hidden, F}, d.first, F, false, z.threads);
+  multiply(D, F, N, Left{rooms.normal, D, true}, Right{rooms.hidden, F}, d.first, F, false, z.threads, true);
   if (z.norm_inputs) {
     multiply(N, D, F, Left{rooms.hidden, F}, Right{w.first, F, true}, rooms.update, D, false, z.threads);
     normalise_backward(dx, true, kept.joined, rooms.update, w.scale_2, d.scale_2, d.offset_2, z);
@@ -611,12 +615,12 @@ void layer_backward(float* dx, float* out, const float* x, long l, const Kept<co
   std::swap(dx, out);
   join_backward(dx, rooms.update, out, kept.gate_1, x, kept.update_1, w.gate_1, d.gate_1, gate_rooms, z);
   finish_backward(rooms.update, kept.update_1, D, nullptr, z.norm_inputs, z);
-  multiply(I, D, N, Left{kept.attended, I, true}, Right{rooms.update, D}, d.o, D, false, z.threads);
+  multiply(I, D, N, Left{kept.attended, I, true}, Right{rooms.update, D}, d.o, D, false, z.threads, true);
   multiply(N, I, D, Left{rooms.update, D}, Right{w.o, D, true}, rooms.attended, I, false, z.threads);
   const Inputs in{kept.qkv, kept.memory, kept.r, kept.bias, w.u, w.v, shared.horizon};
   attend_backward(in, kept.attended, kept.lse, rooms.attended, Gradients{rooms.qkv, rooms.memory}, rooms.r, rooms.bias, d.u, d.v,
                   z.threads, Sizes(z.B, z.T, z.M, z.H, z.K));
-  multiply(D, I, z.P, Left{shared.code, D, true}, Right{rooms.r, I}, d.r, I, false, z.threads);
+  multiply(D, I, z.P, Left{shared.code, D, true}, Right{rooms.r, I}, d.r, I, false, z.threads, true);
   const float* seen = x;
   float* d_qkv = d.qkv;
   if (z.norm_inputs) {

@@ -6,6 +6,10 @@
 #include <algorithm>
 #include <cstdint>
 
+#if defined(__SSE__)
+#include <immintrin.h>
+#endif
+
 namespace gtrxl {
 
 #if defined(__AVX512F__)
@@ -28,6 +32,30 @@ typedef float vf_anywhere __attribute__((vector_size(VL * 4), aligned(4), may_al
 
 inline vf load(const float* p) { return *reinterpret_cast<const vf_anywhere*>(p); }
 inline void store(float* p, vf x) { *reinterpret_cast<vf_anywhere*>(p) = x; }
+
+// To a whole vector's place, without the lines that are there coming into the caches first: for what nobody reads soon. Others
+// see it after `finish_streams`.
+inline void stream(float* p, vf x) {
+#if defined(__AVX512F__)
+  _mm512_stream_ps(p, reinterpret_cast<__m512>(x));
+#elif defined(__AVX__)
+  _mm256_stream_ps(p, reinterpret_cast<__m256>(x));
+#elif defined(__SSE__)
+  _mm_stream_ps(p, reinterpret_cast<__m128>(x));
+#else
+  store(p, x);
+#endif
+}
+inline void finish_streams() {
+#if defined(__SSE__)
+  _mm_sfence();
+#endif
+}
+// Whether rows of n floats at a stride consist of such places.
+inline bool can_stream(const float* p, long n, long stride) {
+  return n % VL == 0 && stride % VL == 0 && reinterpret_cast<uintptr_t>(p) % sizeof(vf) == 0;
+}
+
 inline vf all(float x) { return x - vf{}; }
 inline vf larger(vf a, vf b) { return a > b ? a : b; }
 inline vf smaller(vf a, vf b) { return a < b ? a : b; }
@@ -57,10 +85,84 @@ inline float largest(vf x) {
   return x[0];
 }
 
-// True in lanes 0..n-1.
-inline vi first_lanes(long n) {
+// A vector as quads, four floats each.
+constexpr int QUAD = 4;
+constexpr int QUADS = VL / QUAD;
+
+// The same four floats in every quad.
+inline vf same_quads(const float* p) {
+#if defined(__AVX512F__)
+  return reinterpret_cast<vf>(_mm512_broadcast_f32x4(_mm_loadu_ps(p)));
+#elif defined(__AVX__)
+  return reinterpret_cast<vf>(_mm256_broadcast_ps(reinterpret_cast<const __m128*>(p)));
+#else
+  return load(p);
+#endif
+}
+
+// Quad i from p + i * stride, and there.
+inline vf load_quads(const float* p, long stride) {
+#if defined(__AVX512F__)
+  __m512 x = _mm512_castps128_ps512(_mm_loadu_ps(p));
+  x = _mm512_insertf32x4(x, _mm_loadu_ps(p + stride), 1);
+  x = _mm512_insertf32x4(x, _mm_loadu_ps(p + 2 * stride), 2);
+  return reinterpret_cast<vf>(_mm512_insertf32x4(x, _mm_loadu_ps(p + 3 * stride), 3));
+#elif defined(__AVX__)
+  return reinterpret_cast<vf>(_mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(p)), _mm_loadu_ps(p + stride), 1));
+#else
+  return load(p);
+#endif
+}
+
+inline void store_quads(float* p, long stride, vf x) {
+#if defined(__AVX512F__)
+  const __m512 y = reinterpret_cast<__m512>(x);
+  _mm_storeu_ps(p, _mm512_castps512_ps128(y));
+  _mm_storeu_ps(p + stride, _mm512_extractf32x4_ps(y, 1));
+  _mm_storeu_ps(p + 2 * stride, _mm512_extractf32x4_ps(y, 2));
+  _mm_storeu_ps(p + 3 * stride, _mm512_extractf32x4_ps(y, 3));
+#elif defined(__AVX__)
+  const __m256 y = reinterpret_cast<__m256>(x);
+  _mm_storeu_ps(p, _mm256_castps256_ps128(y));
+  _mm_storeu_ps(p + stride, _mm256_extractf128_ps(y, 1));
+#else
+  store(p, x);
+#endif
+}
+
+// Sums of neighbours: each quad has two from a's, then two from b's.
+inline vf sums_of_pairs(vf a, vf b) {
+  vi even;
+  for (int i = 0; i < VL; ++i) even[i] = i / QUAD * QUAD + i % 2 * 2 + (i % QUAD > 1 ? VL : 0);
+  const vi odd = even + 1;
+#if defined(__clang__)
+  vf to;
+  for (int i = 0; i < VL; ++i) to[i] = i % QUAD > 1 ? b[even[i] - VL] + b[odd[i] - VL] : a[even[i]] + a[odd[i]];
+  return to;
+#else
+  return __builtin_shuffle(a, b, even) + __builtin_shuffle(a, b, odd);
+#endif
+}
+
+// Lane j of each quad: the sum of that quad of vector j.
+inline vf sums_of_quads(const vf* x) { return sums_of_pairs(sums_of_pairs(x[0], x[1]), sums_of_pairs(x[2], x[3])); }
+
+// Sums over all quads, in each of them.
+inline vf sum_of_quads(vf x) {
+#pragma GCC unroll 4
+  for (int n = VL / 2; n >= QUAD; n /= 2) x += swap_lanes(x, n);
+  return x;
+}
+
+inline vf largest_of_quads(vf x) {
+  x = larger(x, swap_lanes(x, 1));
+  return larger(x, swap_lanes(x, 2));
+}
+
+// True in lanes 0..n-1 of each quad.
+inline vi first_of_quads(long n) {
   vi lane;
-  for (int i = 0; i < VL; ++i) lane[i] = i;
+  for (int i = 0; i < VL; ++i) lane[i] = i % QUAD;
   return lane < static_cast<int32_t>(n);
 }
 
@@ -80,7 +182,17 @@ inline vf exponential(vf x) {
   return reinterpret_cast<vf>(reinterpret_cast<vi>(y) + (reinterpret_cast<vi>(shifted) << 23));
 }
 
-inline vf sigmoid(vf x) { return 1.0f / (1.0f + exponential(-x)); }
+// 1 / x to about one unit in the last place, for x that are not tiny or huge.
+inline vf reciprocal(vf x) {
+#if defined(__AVX512F__)
+  const vf near = reinterpret_cast<vf>(_mm512_rcp14_ps(reinterpret_cast<__m512>(x)));
+  return near + near * (1.0f - x * near);
+#else
+  return 1.0f / x;
+#endif
+}
+
+inline vf sigmoid(vf x) { return reciprocal(1.0f + exponential(-x)); }
 
 inline vf tanh(vf x) {
   // By a polynomial near zero, where the quotient would lose figures.
@@ -91,7 +203,7 @@ inline vf tanh(vf x) {
   near = near * small + 1.33314422036e-1f;
   near = near * small - 3.33332819422e-1f;
   near = near * small * x + x;
-  const vf far = 1.0f - 2.0f / (1.0f + exponential(2.0f * x));
+  const vf far = 1.0f - 2.0f * reciprocal(1.0f + exponential(2.0f * x));
   return small < 0.390625f ? near : far;
 }
 
@@ -127,12 +239,20 @@ inline void turn_square(vf (&x)[VL]) {
 
 constexpr long round_up(long n, long to) { return (n + to - 1) / to * to; }
 
-// What a product may ask for beforehand: memory that is read next, a little at every step of its innermost loop.
+// What a product may ask for beforehand: memory that is read next, a little at every step of its innermost loop. And whether its
+// result goes past the caches.
 struct Nothing {
+  static constexpr bool STREAMS = false;
+  void step() const {}
+};
+
+struct Streaming {
+  static constexpr bool STREAMS = true;
   void step() const {}
 };
 
 struct Ahead {
+  static constexpr bool STREAMS = false;
   static constexpr long LINE = 64;  // bytes
   const char* at;
   long by;  // bytes, two lines or less
@@ -167,7 +287,9 @@ void tile(long k, const float* a, long ar, long ac, const float* b, long ldb, fl
 #pragma GCC unroll 16
   for (int i = 0; i < MR; ++i)
 #pragma GCC unroll 4
-    for (int j = 0; j < NV; ++j) store(c + i * ldc + j * VL, s[i][j]);
+    for (int j = 0; j < NV; ++j)
+      if constexpr (Next::STREAMS) stream(c + i * ldc + j * VL, s[i][j]);
+      else store(c + i * ldc + j * VL, s[i][j]);
 }
 
 template <int NV>
