@@ -15,6 +15,7 @@ from gtrxl.cores import native
 from gtrxl.cores.block import Block
 from gtrxl.cores.contract import Core, State
 from gtrxl.cores.errors import CoreError, at_least
+from gtrxl.cores.layers import Linear
 from gtrxl.cores.native import acting as native_acting
 from gtrxl.cores.native.acting import NativeMemory
 from gtrxl.cores.transformer import Memory, PreparedMemory, Transformer
@@ -70,7 +71,7 @@ class Streams(eqx.Module):
         core = self.core
         if isinstance(state, NativeMemory):
             assert isinstance(core, Transformer)
-            return native_acting.step(core.embed(x.astype(jnp.float32)), state, reset, blocks=core.blocks)
+            return native_acting.step(x.astype(jnp.float32), state, reset, blocks=core.blocks)
         if not isinstance(state, PreparedStreams):
             if isinstance(core, Transformer):
                 ys, state = core.unroll_streams(x[:, None], state, reset[:, None])
@@ -104,9 +105,10 @@ class Streams(eqx.Module):
         if not isinstance(self.core, Transformer):
             return jax.vmap(self.core.prepare, axis_size=self.size)(state)
         state = self.plain(state)
-        if native.usable(state.inputs.dtype) and native_acting.supports(self.core.blocks):
-            blocks, positions = self.core.blocks, self.core.positions()
-            return native_acting.prepare(blocks, inputs=state.inputs, positions=positions, filled=state.filled)
+        paper = native_acting.supports(self.core.blocks) and type(self.core.embed) is Linear
+        if native.usable(state.inputs.dtype) and paper:
+            core, positions = self.core, self.core.positions()
+            return native_acting.prepare(core.embed, core.blocks, inputs=state.inputs, positions=positions, filled=state.filled)
         if self.size == 1:
             memory = self.core.prepare(jax.tree.map(lambda leaf: leaf[0], state))
         else:

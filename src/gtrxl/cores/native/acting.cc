@@ -1,8 +1,8 @@
 // One step of B streams through a whole stack of layers (transformer.py has the contract).
 //
-// L layers, B streams, D width, F MLP width, H heads, K head width, P = M + 1 ring slots. A name with a p behind it (Dp, Kp) is
-// that width in whole groups of 16 floats; what is beyond the width is zero. Weights come packed (acting.py), matrices in panels
-// of 64 columns, so that they are read from end to end.
+// L layers, B streams, E inputs, D width, F MLP width, H heads, K head width, P = M + 1 ring slots. A name with a p behind it
+// (Dp, Kp) is that width in whole groups of 16 floats; what is beyond the width is zero. Weights come packed (acting.py), matrices
+// in panels of 64 columns, so that they are read from end to end.
 //
 // What a step reads of the past are the rows that the layers have seen, M itself after the first norm, and no keys or values:
 // those would be twice as many bytes. A head's query goes through its key weights instead, q . (W x) = (W' q) . x, and the
@@ -29,7 +29,7 @@ constexpr long PANEL = 64;   // columns
 constexpr long LARGE = 2L << 20;  // floats of weights that are read faster by all threads together than by each
 
 struct Stack {
-  long L, B, D, F, H, K, P;
+  long L, B, E, D, F, H, K, P;  // E: inputs, before the embedding
   long Dp, Fp, Kp, Pp, I;  // I: all heads side by side, each Kp wide
   GateKind gate;
   bool norm_inputs;
@@ -93,6 +93,12 @@ struct Layer {
     Layer layer;
     const float* const none = nullptr;
     return walk(&layer, none, z) - none;
+  }
+  // From where a layer begins to its first matrix.
+  static long before_q(const Stack& z) {
+    Layer layer;
+    walk(&layer, nullptr, z);
+    return layer.q - layer.scale_1;
   }
 };
 
@@ -270,42 +276,44 @@ void join(const Member& me, const Gate& gate, float* to, const float* x, const f
 
 // Scores of n rows, all Dp wide, with the heads that lie side by side in a vector of `asked`, a quad of their width for each,
 // GN vectors for every quad of a row: vector t * groups + g of the scores has rows 4 t to 4 t + 3 for each of its heads.
-// Whole blocks of SN rows are written.
-template <int GN, int SN>
+// SN of them at a time, of which there are ALL or only n.
+template <int GN, int SN, bool ALL>
 __attribute__((noinline)) void dots(vf* scores, const vf* asked, long groups, const float* rows, long n, long Dp, Ahead& next) {
-  const float* row[SN];
-#pragma GCC unroll 8
-  for (int j = 0; j < SN; ++j) row[j] = rows + std::min<long>(j, n - 1) * Dp;
+  const auto row = [&](long j) { return rows + (ALL ? j : std::min(j, n - 1)) * Dp; };
   Ahead ahead = next;
   vf dot[GN][SN];
 #pragma GCC unroll 2
   for (int g = 0; g < GN; ++g)
-#pragma GCC unroll 8
+#pragma GCC unroll 16
     for (int j = 0; j < SN; ++j) dot[g][j] = vf{};
   for (long d = 0; d < Dp; d += GROUP)
 #pragma GCC unroll 4
     for (int e = 0; e < GROUP; e += QUAD, asked += groups) {
       ahead.step();
-#pragma GCC unroll 8
+#pragma GCC unroll 16
       for (int j = 0; j < SN; ++j) {
-        const vf x = same_quads(row[j] + d + e);
+        const vf x = same_quads(row(j) + d + e);
 #pragma GCC unroll 2
         for (int g = 0; g < GN; ++g) dot[g][j] += asked[g] * x;
       }
     }
 #pragma GCC unroll 2
   for (int g = 0; g < GN; ++g)
-#pragma GCC unroll 2
+#pragma GCC unroll 4
     for (int j = 0; j < SN; j += QUAD) scores[j / QUAD * groups + g] = sums_of_quads(dot[g] + j);
   next = ahead;
 }
 
+constexpr int rows_at_once(int GN) { return VL == 16 ? 16 / GN : QUAD; }
+
 template <int GN>
 void dots_of_all(vf* scores, const vf* asked, long groups, const float* rows, long n, long Dp, Ahead& next) {
-  constexpr int SN = VL == 16 ? 8 : 4;
+  constexpr int SN = rows_at_once(GN);
   long s = 0;
-  for (; n - s > QUAD; s += SN) dots<GN, SN>(scores + s / QUAD * groups, asked, groups, rows + s * Dp, n - s, Dp, next);
-  if (s < n) dots<GN, QUAD>(scores + s / QUAD * groups, asked, groups, rows + s * Dp, n - s, Dp, next);
+  const auto at = [&] { return scores + s / QUAD * groups; };
+  for (; n - s >= SN; s += SN) dots<GN, SN, true>(at(), asked, groups, rows + s * Dp, n - s, Dp, next);
+  for (; n - s >= QUAD; s += QUAD) dots<GN, QUAD, true>(at(), asked, groups, rows + s * Dp, n - s, Dp, next);
+  if (s < n) dots<GN, QUAD, false>(at(), asked, groups, rows + s * Dp, n - s, Dp, next);
 }
 
 struct Run {
@@ -339,7 +347,11 @@ struct Sight {
   void add(const float* rows, long n, const float* position, bool first, const float* then) const {
     const long H = z.H, Dp = z.Dp, groups = Hn / QUADS, blocks = (n + QUAD - 1) / QUAD;
     const float scale = 1.0f / std::sqrt(static_cast<float>(z.K));
-    const long steps = Dp / QUAD * ((n + 7) / 8) * ((groups + 1) / 2) + n * ((H > 6 ? Dp / 32 : (Dp + 63) / 64));
+    // As many bytes come in as these rows have, evenly over the steps of both products.
+    constexpr int FEW = WIDEST > 2 ? 2 : WIDEST;
+    const bool many = H > rows_of_tile<WIDEST>();
+    const long steps = n * Dp / QUAD * (groups / 2) / rows_at_once(2) + n * Dp / QUAD * (groups % 2) / rows_at_once(1) +
+                       n * round_up(Dp, (many ? FEW : WIDEST) * VL) / ((many ? FEW : WIDEST) * VL);
     Ahead next{reinterpret_cast<const char*>(then), std::min(2 * Ahead::LINE, (n * Dp * 4 + steps - 1) / steps)};
     long g = 0;
     for (; g + 2 <= groups; g += 2) dots_of_all<2>(scores + g, asked + g, groups, rows, n, Dp, next);
@@ -372,7 +384,7 @@ struct Sight {
       store(peak + g * VL, top);
       store(whole + g * VL, total);
     }
-    if (H > 6) product<(WIDEST > 2 ? 2 : WIDEST)>(H, Dp, n, weights, lds(n), 1, rows, Dp, mixed, Dp, !first, next);
+    if (many) product<FEW>(H, Dp, n, weights, lds(n), 1, rows, Dp, mixed, Dp, !first, next);
     else product(H, Dp, n, weights, lds(n), 1, rows, Dp, mixed, Dp, !first, next);
   }
 };
@@ -407,8 +419,9 @@ struct Questions {
     float* query = room.get(2 * m * z.Kp);
     long made = -1;
     for (long b = 0; b < m && me.rank == 0 && z.H < shared.Hn; ++b) {  // heads that only fill a vector up
-      std::fill(shared.look + (b * shared.Hn + z.H) * z.Dp, shared.look + (b + 1) * shared.Hn * z.Dp, 0.0f);
-      std::fill(shared.position + (b * shared.Hn + z.H) * shared.places, shared.position + (b + 1) * shared.Hn * shared.places, 0.0f);
+      const long from = b * shared.Hn + z.H, to = (b + 1) * shared.Hn;
+      std::fill(shared.look + from * z.Dp, shared.look + to * z.Dp, 0.0f);
+      std::fill(shared.position + from * shared.places, shared.position + to * shared.places, 0.0f);
     }
     for (long i = me.begin(z.H * each), end = me.end(z.H * each); i < end; ++i) {
       const long h = i / each, p = i % each;
@@ -454,15 +467,15 @@ struct Pasts {
   void attend(const Member& me, const Shared& shared, const float* then) const {
     thread_local Room room;
     const long about = std::clamp(round_up((32L << 10) / z.Dp, GROUP), GROUP, 256L);  // rows that stay in the second cache
-    const long most = round_up(2 * about, 2 * QUAD), Hn = shared.Hn;
+    const long most = 2 * about, Hn = shared.Hn;
     float* const asked = room.get(Hn * (z.Dp + most + Sight::lds(most)));
     float *const scores = asked + Hn * z.Dp, *const weights = scores + Hn * most;
     const long parts = parts_of(me.team, m), cursor = rings.cursor;
     for (long at = me.begin(m * parts), end = me.end(m * parts); at < end; ++at) {
       const long b = at / parts, part = at % parts;
       const long low = z.P * part / parts, high = z.P * (part + 1) / parts;
-      const Sight sight{shared.mixed + at * Hn * z.Dp, shared.peak + at * Hn * QUAD, shared.whole + at * Hn * QUAD, Hn, shared.places,
-                        z, reinterpret_cast<vf*>(asked), reinterpret_cast<vf*>(scores), weights};
+      const Sight sight{shared.mixed + at * Hn * z.Dp, shared.peak + at * Hn * QUAD, shared.whole + at * Hn * QUAD,
+                        Hn, shared.places, z, reinterpret_cast<vf*>(asked), reinterpret_cast<vf*>(scores), weights};
       sight.ask(shared.look + b * Hn * z.Dp);
       // It may see `horizon` slots before the cursor and the cursor's own, a run around the ring: two runs of slots, or all of
       // them in one. What is farthest is the slot after the cursor.
@@ -492,46 +505,46 @@ struct Pasts {
 void tell(const Member& me, const Layer& layer, long m, const Shared& shared, const Stack& z, const float* then) {
   const long parts = parts_of(me.team, m), stride = parts * shared.Hn, panels = panels_of(z.Kp);
   for (long h = me.begin(z.H), end = me.end(z.H); h < end; ++h) {
-    for (long b = 0; b < m; ++b) {
-      const float *peak = shared.peak + (b * stride + h) * QUAD, *whole = shared.whole + (b * stride + h) * QUAD;
-      float* mixed = shared.mixed + (b * stride + h) * z.Dp;
-      float top = peak[0], total = 0;
+    for (long b = 0; b < m && parts > 1; ++b) {  // parts come together in the first
+      float *peak = shared.peak + (b * stride + h) * QUAD, *whole = shared.whole + (b * stride + h) * QUAD;
+      float *mixed = shared.mixed + (b * stride + h) * z.Dp, top = peak[0];
       for (long i = 1; i < parts; ++i) top = std::max(top, peak[i * shared.Hn * QUAD]);
-      const auto weight = [&](long i) { return parts > 1 ? std::exp(peak[i * shared.Hn * QUAD] - top) : 1.0f; };
       for (long i = 0; i < parts; ++i) {
-        const float* of = whole + i * shared.Hn * QUAD;
-        total += (of[0] + of[1] + of[2] + of[3]) * weight(i);
-      }
-      for (long i = 0; i < parts; ++i) {
-        const float share = weight(i) / total;
+        const float weight = std::exp(peak[i * shared.Hn * QUAD] - top);
         for (long d = 0; d < z.Dp; d += VL)
-          store(mixed + d, (i > 0 ? load(mixed + d) : vf{}) + share * load(mixed + i * shared.Hn * z.Dp + d));
+          store(mixed + d, (i > 0 ? load(mixed + d) : vf{}) + weight * load(mixed + i * shared.Hn * z.Dp + d));
+        for (long j = 0; j < QUAD; ++j) whole[j] = (i > 0 ? whole[j] : 0.0f) + weight * whole[i * shared.Hn * QUAD + j];
       }
     }
     const float* const w = layer.values + h * z.D * z.Kp;
     for (long p = 0; p < panels; ++p)
       panel(p, m, z.Kp, z.D, shared.mixed + h * z.Dp, stride * z.Dp, w, shared.attended + h * z.Kp, z.I, false,
             p + 1 < panels || h + 1 < end ? w + std::min((p + 1) * PANEL, z.Kp) * z.D : then);
+    for (long b = 0; b < m; ++b) {
+      const float* const whole = shared.whole + (b * stride + h) * QUAD;
+      const float share = 1.0f / (whole[0] + whole[1] + whole[2] + whole[3]);
+      float* const told = shared.attended + b * z.I + h * z.Kp;
+      for (long k = 0; k < z.Kp; k += VL) store(told + k, load(told + k) * share);
+    }
   }
 }
 
-// All layers for the streams from..from+m, by the members of one team.
-void act(const Member& me, long from, long m, const float* x, const float* weights, const Rings& rings, const Shared& shared,
-         float* y, const Stack& z) {
+// The embedding and all layers for the streams from..from+m, by the members of one team.
+void act(const Member& me, long from, long m, const float* x, const float* embed, const float* weights, const Rings& rings,
+         const Shared& shared, float* y, const Stack& z) {
   thread_local Room room;
   const long w = z.Dp;
-  float* const mine = room.get(3 * m * w);  // each member normalises for itself
-  float *const normal = mine + m * w, *const other = normal + m * w;
-  for (long i = 0; i < m; ++i) {
-    std::copy(x + (from + i) * z.D, x + (from + i + 1) * z.D, mine + i * w);
-    std::fill(mine + i * w + z.D, mine + (i + 1) * w, 0.0f);
-  }
-  const float* stream = mine;
+  float *const normal = room.get(2 * m * w), *const other = normal + m * w;  // each member normalises for itself
   const auto begin = [&](const float* matrix, long n, long k) { return start(me, matrix, n, k); };
+  float* const embedded = shared.streams[1];  // until the first layer's second gate
+  dense(me, m, w, z.E, x + from * z.E, z.E, embed + w, embedded, false, begin(weights + Layer::before_q(z), z.I, z.D),
+        [&](long i, long d) { store(embedded + i * w + d, load(embedded + i * w + d) + load(embed + d)); });
+  me.meet();
+  const float* stream = embedded;
   for (long l = 0; l < z.L; ++l) {
     Layer layer;
     const float* const after = Layer::walk(&layer, weights + l * Layer::floats(z), z);
-    const float* const next_layer = begin((l + 1 < z.L ? after : weights) + (layer.q - layer.scale_1), z.I, z.D);
+    const float* const next_layer = l + 1 < z.L ? begin(after + Layer::before_q(z), z.I, z.D) : begin(embed + w, w, z.E);
     const auto of_gate = [&](const Gate& gate, const float* otherwise) {
       const long n = z.gate == GRU || z.gate == SIGTANH ? 2 * w : w;
       return z.gate == RESIDUAL ? otherwise : begin(gate.a, n, z.D);
@@ -591,15 +604,16 @@ using Floats = ffi::Buffer<ffi::F32>;
 using Ints = ffi::Buffer<ffi::S32>;
 using Bools = ffi::Buffer<ffi::PRED>;
 
-ffi::Error step(Floats x, Bools reset, Ints filled, Ints cursor, Floats weights, Floats inputs, Floats seen, int64_t gate,
-                bool norm_inputs, int64_t heads, int64_t head_dim, int64_t mlp, int64_t threads, ffi::ResultBuffer<ffi::F32> y,
-                ffi::ResultBuffer<ffi::F32> new_inputs, ffi::ResultBuffer<ffi::F32> new_seen) {
+ffi::Error step(Floats x, Bools reset, Ints filled, Ints cursor, Floats weights, Floats inputs, Floats seen, Floats embed,
+                int64_t gate, bool norm_inputs, int64_t heads, int64_t head_dim, int64_t mlp, int64_t threads,
+                ffi::ResultBuffer<ffi::F32> y, ffi::ResultBuffer<ffi::F32> new_inputs, ffi::ResultBuffer<ffi::F32> new_seen) {
   Stack z;
   z.L = seen.dimensions()[0];
   z.B = seen.dimensions()[1];
   z.P = seen.dimensions()[2];
   z.Dp = seen.dimensions()[3];
-  z.D = x.dimensions()[1];
+  z.D = inputs.dimensions()[3];
+  z.E = x.dimensions()[1];
   z.H = heads;
   z.K = head_dim;
   z.F = mlp;
@@ -609,7 +623,8 @@ ffi::Error step(Floats x, Bools reset, Ints filled, Ints cursor, Floats weights,
   z.I = z.H * z.Kp;
   z.gate = static_cast<GateKind>(gate);
   z.norm_inputs = norm_inputs;
-  if (static_cast<long>(weights.element_count()) != z.L * Layer::floats(z))
+  if (static_cast<long>(weights.element_count()) != z.L * Layer::floats(z) ||
+      static_cast<long>(embed.element_count()) != (z.E + 1) * z.Dp)
     return ffi::Error::InvalidArgument("gtrxl's packed weights do not have the length that the sizes ask for");
   // The rings are written in place; XLA copies them beforehand if somebody else still needs them.
   if (inputs.typed_data() != new_inputs->typed_data())
@@ -620,7 +635,8 @@ ffi::Error step(Floats x, Bools reset, Ints filled, Ints cursor, Floats weights,
                     cursor.typed_data()[0]};
   thread_local Room room;
   const auto some = [&](const Member& me, float* at, long from, long m) {
-    act(me, from, m, x.typed_data(), weights.typed_data(), rings, Shared(at, m, me.team, z), y->typed_data(), z);
+    act(me, from, m, x.typed_data(), embed.typed_data(), weights.typed_data(), rings, Shared(at, m, me.team, z),
+        y->typed_data(), z);
   };
   if (static_cast<long>(weights.element_count()) > LARGE && threads > 1) {
     const int most = std::min<int>(threads, Pool::get().size());
@@ -652,6 +668,7 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(gtrxl_act, gtrxl::step,
                                   .Arg<gtrxl::Bools>()
                                   .Arg<gtrxl::Ints>()
                                   .Arg<gtrxl::Ints>()
+                                  .Arg<gtrxl::Floats>()
                                   .Arg<gtrxl::Floats>()
                                   .Arg<gtrxl::Floats>()
                                   .Arg<gtrxl::Floats>()

@@ -1,7 +1,7 @@
 """Acting through the native library: a state whose step takes all streams through all layers in one call.
 
 L layers, B streams, P = M + 1 ring slots, H heads, K head width, D width (Dp in whole groups of floats), W packed weights of a
-layer.
+layer, E of the embedding.
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ from gtrxl.cores import native
 from gtrxl.cores.attention import RelativeAttention
 from gtrxl.cores.block import MLP, Block
 from gtrxl.cores.gates import GRUGate, HighwayGate, InputGate, OutputGate, ResidualGate, SigTanhGate
-from gtrxl.cores.layers import LayerNorm
+from gtrxl.cores.layers import LayerNorm, Linear
 
 GROUP = 16
 """Floats: widths are filled up with zeros to whole groups of them."""
@@ -32,6 +32,7 @@ class NativeMemory(eqx.Module):
 
     inputs: Float[Array, "B P L D"]
     seen: Float[Array, "L B P Dp"]
+    embed: Float[Array, " E"]
     weights: Float[Array, "L W"]
     cursor: Int[Array, ""]
     filled: Int[Array, " B"]
@@ -45,7 +46,7 @@ def supports(block: Block) -> bool:
 
 
 def prepare(
-    blocks: Block, *, inputs: Float[Array, "B L M D"], positions: Float[Array, "L H P K"], filled: Int[Array, " B"]
+    embed: Linear, blocks: Block, *, inputs: Float[Array, "B L M D"], positions: Float[Array, "L H P K"], filled: Int[Array, " B"]
 ) -> NativeMemory:
     """Rings and packed weights from memories, oldest slot first; `positions` projected, farthest first."""
     memory, width = inputs.shape[2:]
@@ -55,6 +56,7 @@ def prepare(
     return NativeMemory(  # the rings' last slot waits for the next step
         inputs=jnp.pad(jnp.swapaxes(inputs, 1, 2), ((0, 0), (0, 1), (0, 0), (0, 0))),
         seen=jnp.pad(seen, ((0, 0), (0, 0), (0, 1), (0, -width % GROUP))),
+        embed=jnp.concatenate([_filled_up(embed.bias), _panels(embed.weight)]),
         weights=jax.vmap(_pack)(blocks, positions),
         cursor=jnp.array(memory, jnp.int32),
         filled=filled,
@@ -62,12 +64,12 @@ def prepare(
 
 
 def step(
-    x: Float[Array, "B D"], state: NativeMemory, reset: Bool[Array, " B"], *, blocks: Block
+    x: Float[Array, "B D_in"], state: NativeMemory, reset: Bool[Array, " B"], *, blocks: Block
 ) -> tuple[Float[Array, "B D"], NativeMemory]:
-    """One step of every stream from its embedded input. `blocks` say the sizes; their weights are not read."""
-    ring = state.inputs.shape[1]
-    given = (x, reset, state.filled, state.cursor[None], state.weights, state.inputs, state.seen)
-    shapes = tuple(jax.ShapeDtypeStruct(array.shape, array.dtype) for array in (x, state.inputs, state.seen))
+    """One step of every stream. `blocks` say the sizes; their weights are not read."""
+    ring, width = state.inputs.shape[1], state.inputs.shape[3]
+    given = (x, reset, state.filled, state.cursor[None], state.weights, state.inputs, state.seen, state.embed)
+    shapes = tuple(jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((len(x), width), state.inputs.shape, state.seen.shape))
     call = jax.ffi.ffi_call("gtrxl_act", shapes, input_output_aliases={5: 1, 6: 2}, vmap_method="sequential")
     y, inputs, seen = call(
         *given,
@@ -82,6 +84,7 @@ def step(
     return y, NativeMemory(
         inputs=inputs,
         seen=seen,
+        embed=state.embed,
         weights=state.weights,
         cursor=(state.cursor + 1) % ring,
         filled=jnp.minimum(horizon + 1, ring - 1),

@@ -57,8 +57,21 @@ inline bool can_stream(const float* p, long n, long stride) {
 }
 
 inline vf all(float x) { return x - vf{}; }
-inline vf larger(vf a, vf b) { return a > b ? a : b; }
-inline vf smaller(vf a, vf b) { return a < b ? a : b; }
+// b where either is not a number. GCC makes two instructions of the plain expression.
+inline vf larger(vf a, vf b) {
+#if defined(__AVX512F__)
+  return reinterpret_cast<vf>(_mm512_max_ps(reinterpret_cast<__m512>(a), reinterpret_cast<__m512>(b)));
+#else
+  return a > b ? a : b;
+#endif
+}
+inline vf smaller(vf a, vf b) {
+#if defined(__AVX512F__)
+  return reinterpret_cast<vf>(_mm512_min_ps(reinterpret_cast<__m512>(a), reinterpret_cast<__m512>(b)));
+#else
+  return a < b ? a : b;
+#endif
+}
 
 // x with lanes i and i ^ n in each other's places; n is a power of two.
 inline vf swap_lanes(vf x, int n) {
