@@ -30,13 +30,16 @@ import jax
 import numpy as np
 import tyro
 
-from gtrxl.envs.host import HostTask
-from gtrxl.runtime import config as configs
-from gtrxl.runtime import hosted
-from gtrxl.runtime.actor import Assignment
-from gtrxl.runtime.conductor import Conductor, Learning
-from gtrxl.runtime.fleet import LocalFleet
-from gtrxl.tables import print_table, table
+from gtrxl.cli.tables import print_table, table
+from gtrxl.gym.by_name import parse
+from gtrxl.gym.task import GymTask
+from gtrxl.runs import settings as configs
+from gtrxl.runs.tasks import GymTasks
+from gtrxl.training.actors.actor import Assignment
+from gtrxl.training.actors.conductor import Conductor, Learning
+from gtrxl.training.actors.engine import ActorsEngine, share_out
+from gtrxl.training.actors.fleet import LocalFleet
+from gtrxl.training.building import update_of
 
 
 class Busy(gymnasium.Env[np.ndarray, Any]):
@@ -66,7 +69,7 @@ class Busy(gymnasium.Env[np.ndarray, Any]):
         return shown
 
 
-BUSY = HostTask("Busy", env_fn=Busy)
+BUSY = GymTask("Busy", env_fn=Busy)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,7 +146,7 @@ class Soak:
 
     def run(self) -> None:
         """Runs, looks, draws."""
-        task = HostTask.parse(self.task)
+        task = parse(self.task)
         config = _config(task, self.core, streams=self.streams, unroll=self.unroll, actors=self.actors)
         rows, kills = [], 0
         with _loop(config, task) as loop:
@@ -215,17 +218,17 @@ class Loop:
 
 
 @contextlib.contextmanager
-def _loop(config: configs.Config[Any], task: HostTask) -> Iterator[Loop]:
+def _loop(config: configs.Config[Any], task: GymTask) -> Iterator[Loop]:
     assignment = Assignment(task=task, streams=config.fleet.tasks, steps=config.unroll, seed=0)
-    learning = hosted.begin(config, task.spaces())
+    learning = ActorsEngine(config, GymTasks(task)).start()
     with LocalFleet(assignment, config.fleet.actors) as fleet:
         sizes: dict[str, Any] = {"streams": config.streams, "tasks": config.fleet.tasks, "restarts": config.fleet.restarts}
-        yield Loop(config, fleet, Conductor(hosted.update_of(config), fleet, **sizes, say=print), learning)
+        yield Loop(config, fleet, Conductor(update_of(config), fleet, **sizes, say=print), learning)
 
 
-def _config(task: HostTask, core: str, *, streams: int, unroll: int, actors: int) -> configs.Config[Any]:
+def _config(task: GymTask, core: str, *, streams: int, unroll: int, actors: int) -> configs.Config[Any]:
     changes = {"streams": streams, "unroll": unroll, "fleet": {"actors": actors}}
-    return hosted.share_out(configs.change(configs.defaults(task=task.name, core=core), changes))
+    return share_out(configs.change(configs.defaults(task=task.name, core=core), changes), GymTasks(task))
 
 
 def ceiling(*, actors: int, tasks: int, seconds: float) -> float:
@@ -242,7 +245,7 @@ def ceiling(*, actors: int, tasks: int, seconds: float) -> float:
     return sum(speeds)
 
 
-def _simulate(task: HostTask, tasks: int, seconds: float, start: Any, counts: Any) -> None:
+def _simulate(task: GymTask, tasks: int, seconds: float, start: Any, counts: Any) -> None:
     envs = [task.make() for _ in range(tasks)]
     for k, env in enumerate(envs):
         env.reset(seed=k)

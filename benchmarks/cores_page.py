@@ -7,6 +7,7 @@ A test holds the page to what this prints.
 
 import json
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +74,8 @@ def memory(rows: list[Row], growth: list[Row]) -> str:
     return (
         f"## Cost against memory length ({of[0]['streams']} streams)\n\n"
         + "\n".join(lines)
-        + f"\n\nTime grows as memory to the power, over the whole range (over its upper half): {powers}."
+        + "\n\n"
+        + textwrap.fill(f"Time grows as memory to the power, over the whole range (over its upper half): {powers}.", 116)
     )
 
 

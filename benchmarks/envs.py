@@ -36,9 +36,9 @@ from jax.sharding import Mesh, PartitionSpec
 from rich.console import Console
 from rich.table import Table
 
-from gtrxl.envs import TASKS, make_task
-from gtrxl.envs.contract import State, Task
-from gtrxl.envs.registration import NAMES, register
+from gtrxl.gym.registration import NAMES, register
+from gtrxl.tasks import TASKS, make_task
+from gtrxl.tasks.contract import State, Task
 from limits import machine, pin
 from race import Contender, Progress, Result, Rules, race, short
 

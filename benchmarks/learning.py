@@ -16,7 +16,7 @@ from typing import Annotated
 
 import tyro
 
-from gtrxl.report import learning
+from gtrxl.report import learning_curves
 
 SEEDS = 3
 OTHERS = ("none", "lstm", "trxl", "trxl-i")
@@ -103,7 +103,7 @@ def run(planned: Planned, folder: pathlib.Path, steps: int | None) -> int:
 
 def collect(settings: Settings) -> None:
     """All runs there are -> the data file, the table, the figures."""
-    from gtrxl.envs import make_task, reference_scores
+    from gtrxl.tasks import make_task, reference_scores
 
     records, sets = [], {}
     for name, plans in SETS.items():
@@ -114,7 +114,7 @@ def collect(settings: Settings) -> None:
                 command = " ".join(planned.command)
                 if config["steps"] and "--steps" not in command and settings.steps is not None:
                     command += f" --steps {config['steps']}"
-                made = learning.record(folder, command=command) | {"set": name}
+                made = learning_curves.record(folder, command=command) | {"set": name}
                 records.append(made)
                 sets.setdefault(name, []).append(made)
     settings.data.parent.mkdir(parents=True, exist_ok=True)
@@ -133,10 +133,10 @@ def collect(settings: Settings) -> None:
     if "grid-2x2" in sets:  # the same task and frames as `first`: one picture for all cores
         sets["grid-2x2"] = sets["grid-2x2"] + [each for each in sets.pop("first", []) if each["seed"] < SEEDS]
     for name, here in sets.items():
-        learning.draw(here, scores, [settings.figures / f"learning-{name}.png"])
-    print(learning.table(records))
+        learning_curves.draw(here, scores, [settings.figures / f"learning-{name}.png"])
+    print(learning_curves.table(records))
     if "grid-3x3" in sets:  # its runs differ in length
-        print("\ngrid-3x3\n" + learning.equal_frames(sets["grid-3x3"], 20_000_000))
+        print("\ngrid-3x3\n" + learning_curves.equal_frames(sets["grid-3x3"], 20_000_000))
 
 
 def main() -> None:

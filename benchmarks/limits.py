@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from gtrxl.cores import native
+from gtrxl.cores import kernels
 from race import Contender, Progress, Rules, race
 
 MATRICES = (1024, 2048, 4096)
@@ -90,7 +90,7 @@ def machine(threads: int, *, torch: Any | None) -> dict[str, Any]:
         "torch_threads": torch.get_num_threads() if torch else None,
         "omp_wait_policy": os.environ.get("OMP_WAIT_POLICY"),
         "glibc_tunables": os.environ.get("GLIBC_TUNABLES"),
-        "native_library": native.available(),
+        "native_library": kernels.available(),
         "load_before": os.getloadavg()[0],
         "python": platform.python_version(),
         "versions": {name: version for name in names if (version := _version(name))},

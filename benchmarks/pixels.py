@@ -24,12 +24,13 @@ import jax
 import jax.numpy as jnp
 import tyro
 
-from gtrxl.envs.first_person.level import Level
-from gtrxl.envs.players import random_action
-from gtrxl.runtime import config as configs
-from gtrxl.runtime.acting import begin
-from gtrxl.runtime.runs import build, choose_devices
-from gtrxl.tables import print_table, table
+from gtrxl.cli.tables import print_table, table
+from gtrxl.runs import settings as configs
+from gtrxl.tasks.first_person.level import Level
+from gtrxl.tasks.players.scripted import random_action
+from gtrxl.training.device_engine import build
+from gtrxl.training.placement import choose_devices
+from gtrxl.training.rollout import begin
 
 Call = Callable[[], Any]
 

@@ -17,12 +17,13 @@ import jax
 import numpy as np
 import tyro
 
-from gtrxl.runtime.actor import Assignment
-from gtrxl.runtime.config import defaults
-from gtrxl.runtime.fleet import Fleet, LocalFleet
-from gtrxl.runtime.packets import Packet
-from gtrxl.runtime.ray_fleet import RayFleet
-from gtrxl.runtime.runs import make_agent
+from gtrxl.gym.by_name import parse
+from gtrxl.runs.presets import defaults
+from gtrxl.training.actors.actor import Assignment
+from gtrxl.training.actors.fleet import Fleet, LocalFleet
+from gtrxl.training.actors.packets import Packet
+from gtrxl.training.actors.ray_fleet import RayFleet
+from gtrxl.training.building import make_agent
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +69,7 @@ def main(settings: Settings) -> None:
     rows = []
     for core in settings.cores:
         config = defaults(task=settings.task, core=core)
-        task = config.host_task
+        task = parse(config.task)
         agent = jax.tree.map(np.asarray, make_agent(config, task.spaces(), jax.random.key(0)))
         assignment = Assignment(task=task, streams=settings.tasks, steps=settings.unroll, seed=0)
         for engine, kind in (("processes", LocalFleet), ("ray", RayFleet)):

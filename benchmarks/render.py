@@ -30,7 +30,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from gtrxl.envs import make_task
+from gtrxl.tasks import make_task
 from limits import machine, pin
 from race import Contender, Progress, Result, Rules, race, short
 

@@ -25,7 +25,7 @@ MOST_SECONDS, MOST_BYTES = 10.0, 10_000_000
 PROGRAM = """
 import json, resource, sys, time
 began = time.perf_counter()
-from gtrxl.cli import main
+from gtrxl.cli.main import main
 wrong = main(["report", sys.argv[1]])
 took = time.perf_counter() - began
 heavy = sorted({name.partition(".")[0] for name in sys.modules} & {"jax", "jaxlib", "equinox", "optax", "torch"})

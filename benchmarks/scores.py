@@ -1,4 +1,4 @@
-"""Measures what every task of the catalogue is worth, and keeps it in `src/gtrxl/envs/scores.json`.
+"""Measures what every task of the catalogue is worth, and keeps it in `src/gtrxl/tasks/scores.json`.
 
     python benchmarks/scores.py                          # all tasks; some minutes on 2 cores
     python benchmarks/scores.py --tasks t-maze recall    # these alone; the others keep theirs
@@ -16,9 +16,9 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from gtrxl.envs import TASKS, make_task
-from gtrxl.envs.scores import FILE, load, measure
-from gtrxl.envs.sets import VARIANTS
+from gtrxl.tasks import TASKS, make_task
+from gtrxl.tasks.scores import FILE, load, measure
+from gtrxl.tasks.sets import VARIANTS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +44,7 @@ def main(args: Args) -> None:
         table.add_column(column, justify="left" if column == "task" else "right")
     for name in args.tasks:
         start = time.perf_counter()
-        seen = TASKS[name.partition(":")[0]].module.startswith("first_person.")
+        seen = TASKS[name.partition(":")[0]].first_person
         scores = measure(make_task(name), episodes=args.first_person_episodes if seen else args.episodes, seed=args.seed)
         kept = dict(load.__wrapped__(args.out))  # others may have written their tasks meanwhile
         if name in kept:

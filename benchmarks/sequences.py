@@ -16,10 +16,10 @@ import jax
 import numpy as np
 import tyro
 
-from gtrxl.envs import make_task
-from gtrxl.envs.grid_numpad import GridNumpad
-from gtrxl.runtime import playing
-from gtrxl.runtime.runs import restore_agent
+from gtrxl.evaluation import compiled as playing
+from gtrxl.evaluation.loading import restore_agent
+from gtrxl.tasks import make_task
+from gtrxl.tasks.numpad.grid import GridNumpad
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Settings:
 
 def look(run: pathlib.Path, settings: Settings) -> None:
     """Prints the returns of one run."""
-    config, agent, update = restore_agent(run, "last")
+    config, _, agent, update = restore_agent(run, "last")
     task = make_task(config.task)
     if not isinstance(task, GridNumpad):
         sys.exit(f"a run must be of Grid Numpad, got {config.task} in {run}")

@@ -14,8 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from gtrxl import Transformer, make_core
+from gtrxl.cli.tables import print_table, table
 from gtrxl.cores import CORES
-from gtrxl.tables import print_table, table
 
 SEEDS = 5
 STEPS = 96

@@ -22,10 +22,11 @@ import jax
 import jax.numpy as jnp
 import tyro
 
-from gtrxl.runtime import config as configs
-from gtrxl.runtime.acting import act, begin
-from gtrxl.runtime.runs import build, choose_devices
-from gtrxl.tables import print_table, table
+from gtrxl.cli.tables import print_table, table
+from gtrxl.runs import settings as configs
+from gtrxl.training.device_engine import build
+from gtrxl.training.placement import choose_devices
+from gtrxl.training.rollout import act, begin
 
 CONTENDERS: dict[str, tuple[str, dict[str, Any]]] = {
     "none": ("none", {"layers": 1, "width": 128}),

@@ -29,7 +29,10 @@ install_import_hook("gtrxl", "beartype.beartype")
 hypothesis.settings.register_profile("gtrxl", deadline=None, derandomize=True, max_examples=25, print_blob=True)
 hypothesis.settings.load_profile("gtrxl")
 
-SLOW = ("test_ray", "test_check_core", "test_hosts", "test_train", "test_sweeps", "test_conductor", "test_fleet", "test_contract")
+SLOW = (
+    "test_examples", "test_ray", "test_check_core", "test_agreement", "test_hosts", "test_train", "test_sweeps", "test_conductor",
+    "test_fleet", "test_contract", "test_jax_tasks",
+)  # fmt: skip
 """The files that take longest. A file is one worker's, so these begin first and the short ones even out the end."""
 
 

@@ -1,7 +1,9 @@
 """What docs/reproduce.md says of the experiments is what the catalogue and the committed rows have."""
 
+import re
 from pathlib import Path
 
+from gtrxl.cli.main import main
 from gtrxl.experiments.catalogue import EXPERIMENTS, SCALES
 from gtrxl.report.rows import read
 from gtrxl.report.sections import sections
@@ -34,3 +36,12 @@ def test_what_the_results_are_said_to_show_is_what_their_rows_say():
         assert " ".join(each.verdict.split()) in words, each.name
         assert f"](../results/report/{each.name}.svg)" in PAGE, each.name
         assert (HOME / "results" / "report" / f"{each.name}.svg").exists(), each.name
+
+
+def test_the_parameter_table_is_the_one_printed(capsys):
+    assert main(["params"]) == 0
+    printed = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines() if line.strip()]
+    (table,) = re.findall(r"```\n(model .*?)```", PAGE, re.DOTALL)
+    shown = [" ".join(line.split()) for line in table.splitlines()]
+    assert len(shown) == 10
+    assert shown == printed[: len(shown)]

@@ -3,41 +3,53 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from gtrxl.gym.registration import register
+
 if TYPE_CHECKING:
-    from gtrxl import envs, learner, testing
+    from gtrxl import algorithms, tasks, testing
+    from gtrxl.algorithms import PPO, VMPO, Learner, VTrace
     from gtrxl.cores import GRU, LSTM, Core, CoreError, Markov, Memory, Streams, Transformer, make_core, paper_core
-    from gtrxl.envs import make_task
-    from gtrxl.learner import PPO, VMPO, VTrace
-    from gtrxl.runtime.agents import evaluate, load
-    from gtrxl.runtime.config import Config, Net, defaults
-    from gtrxl.runtime.export import export, load_export
-    from gtrxl.runtime.runs import Run, read_run
-    from gtrxl.runtime.train import resume, train
-    from gtrxl.runtime.watching import watch
+    from gtrxl.cores.gates import Gate
+    from gtrxl.evaluation.evaluate import evaluate
+    from gtrxl.evaluation.export import export, load_export
+    from gtrxl.evaluation.loading import load
+    from gtrxl.evaluation.watch import watch
+    from gtrxl.runs.config import Config, Net
+    from gtrxl.runs.folder import Run, read_run
+    from gtrxl.runs.presets import defaults
+    from gtrxl.tasks.contract import Step, Task
+    from gtrxl.tasks.making import make_task
+    from gtrxl.training.session import resume, train
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
-_ROOMS = ("envs", "learner", "testing")
+_ROOMS = ("algorithms", "tasks", "testing")
 _HOMES = {
     **dict.fromkeys(
         ("GRU", "LSTM", "Core", "CoreError", "Markov", "Memory", "Streams", "Transformer", "make_core", "paper_core"), "cores"
     ),
-    **dict.fromkeys(("PPO", "VMPO", "VTrace"), "learner"),
-    "make_task": "envs",
-    **dict.fromkeys(("Config", "Net", "defaults"), "runtime.config"),
-    **dict.fromkeys(("export", "load_export"), "runtime.export"),
-    **dict.fromkeys(("evaluate", "load"), "runtime.agents"),
-    **dict.fromkeys(("Run", "read_run"), "runtime.runs"),
-    **dict.fromkeys(("resume", "train"), "runtime.train"),
-    "watch": "runtime.watching",
+    "Gate": "cores.gates",
+    **dict.fromkeys(("PPO", "VMPO", "Learner", "VTrace"), "algorithms"),
+    **dict.fromkeys(("Step", "Task"), "tasks.contract"),
+    "make_task": "tasks.making",
+    **dict.fromkeys(("Config", "Net"), "runs.config"),
+    "defaults": "runs.presets",
+    **dict.fromkeys(("Run", "read_run"), "runs.folder"),
+    **dict.fromkeys(("resume", "train"), "training.session"),
+    "load": "evaluation.loading",
+    "evaluate": "evaluation.evaluate",
+    "watch": "evaluation.watch",
+    **dict.fromkeys(("export", "load_export"), "evaluation.export"),
 }
 """Public name -> where it is."""
 
 __all__ = [
-    "GRU", "LSTM", "PPO", "VMPO", "Config", "Core", "CoreError", "Markov", "Memory", "Net", "Run", "Streams", "Transformer",
-    "VTrace", "defaults", "envs", "evaluate", "export", "learner", "load", "load_export", "make_core", "make_task", "paper_core",
-    "read_run", "resume", "testing", "train", "watch",
+    "GRU", "LSTM", "PPO", "VMPO", "Config", "Core", "CoreError", "Gate", "Learner", "Markov", "Memory", "Net", "Run", "Step",
+    "Streams", "Task", "Transformer", "VTrace", "algorithms", "defaults", "evaluate", "export", "load", "load_export",
+    "make_core", "make_task", "paper_core", "read_run", "resume", "tasks", "testing", "train", "watch",
 ]  # fmt: skip
+
+register()
 
 
 def __getattr__(name: str) -> Any:

@@ -2,7 +2,7 @@
 
 import sys
 
-from gtrxl.cli import main
+from gtrxl.cli.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

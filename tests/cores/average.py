@@ -72,3 +72,18 @@ class Plain:
         self._core = Average(jnp.asarray(0.8), 3)
         self.initial_state, self.step, self.unroll = self._core.initial_state, self._core.step, self._core.unroll
         self.prepare, self.plain = self._core.prepare, self._core.plain
+
+
+class Bare(eqx.Module):
+    """The least that is a core: three calls."""
+
+    decay: jax.Array
+
+    def initial_state(self):
+        return AverageState(jnp.zeros(3))
+
+    def step(self, x, state, *, reset):
+        return Average(self.decay, 3).step(x, state, reset=reset)
+
+    def unroll(self, xs, state, *, resets):
+        return Average(self.decay, 3).unroll(xs, state, resets=resets)

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gtrxl import Streams, make_core
-from gtrxl.cores import native
+from gtrxl.cores import kernels
 from tests.cores.building import (
     AGREEMENT,
     NAMES,
@@ -27,6 +27,7 @@ from tests.cores.building import (
     streams_unroll,
     unroll,
 )
+from tests.marks import few
 
 CHUNKS = (1, 3, 8)  # with a memory of 4: shorter and longer than it
 CORES = [*((name, 4) for name in NAMES), ("trxl", 0), ("gtrxl-gru", 0), ("gtrxl-gru", 1)]
@@ -57,7 +58,7 @@ def episode_data(seed, length, rate):
     return random.standard_normal((length, 5)).astype(np.float32), random.random(length) < rate
 
 
-@pytest.mark.parametrize(("name", "memory"), CORES)
+@pytest.mark.parametrize(("name", "memory"), few(CORES, keep=lambda _, case: case[0] in ("lstm", "trxl", "gtrxl-gru", "none")))
 @settings(max_examples=12)
 @given(before=chunkings, after=chunkings, seed=seeds, rate=reset_rates, change=st.booleans())
 def test_unroll_is_steps_is_prepared_steps(name, memory, before, after, seed, rate, change):
@@ -96,7 +97,7 @@ def test_unroll_is_steps_is_prepared_steps(name, memory, before, after, seed, ra
         assert_close(outputs[way], outputs["unroll"], AGREEMENT)
 
 
-@pytest.mark.parametrize(("name", "memory"), CORES)
+@pytest.mark.parametrize(("name", "memory"), few(CORES, keep=lambda _, case: case[0] in ("lstm", "trxl", "gtrxl-gru", "none")))
 @settings(max_examples=12)
 @given(seed=seeds, at=st.integers(0, 7), start=st.integers(0, 3))
 def test_nothing_leaks_past_a_reset_or_from_the_future(name, memory, seed, at, start):
@@ -153,7 +154,7 @@ def test_streams_are_vmap(name):
 def test_a_compiled_loop_of_prepared_steps_copies_no_ring(size, library, monkeypatch):
     """Keys and values of a long memory are most of what a step reads: they are written in place, also for one stream alone."""
     if not library:
-        monkeypatch.setattr(native, "usable", lambda dtype: False)
+        monkeypatch.setattr(kernels, "usable", lambda dtype: False)
     core = make_core("gtrxl-gru", input_size=5, d_model=8, layers=2, heads=2, memory=37, key=jax.random.key(0))
     streams = Streams(core, size)
     fast = jax.tree.map(jnp.copy, streams.prepare(streams.initial_state()))

@@ -1,4 +1,4 @@
-"""Streams divided among devices: the block of docs/cores.md as it stands, beside one device."""
+"""Streams divided among devices: the block of docs/scale.md as it stands, beside one device."""
 
 import re
 import subprocess
@@ -16,7 +16,7 @@ STREAMS, STEPS, INPUT = 4, 9, 5
 
 def block() -> str:
     """The page's program, for two devices however many cores there are."""
-    (found,) = re.findall(r"```python\n(.*?jax\.shard_map.*?)```", (ROOT / "docs/cores.md").read_text(), re.DOTALL)
+    (found,) = re.findall(r"```python\n(.*?jax\.shard_map.*?)```", (ROOT / "docs/scale.md").read_text(), re.DOTALL)
     assert "os.cpu_count()" in found
     return found.replace("os.cpu_count()", "2")
 

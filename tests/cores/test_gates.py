@@ -6,8 +6,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from gtrxl import Memory
-from gtrxl.cores.gates import GATES
+from gtrxl import CoreError, Memory, Streams, Transformer
+from gtrxl.cores.gates import GATES, Gate, find_gate
+from gtrxl.cores.layers import along_last
+from gtrxl.testing import check_core
 from tests.cores import reference
 from tests.cores.building import assert_close, initial_core, normal, unroll
 from tests.cores.weights import gate_weights
@@ -87,3 +89,51 @@ def test_block_starts_close_to_the_identity(name, width, record_property):
     assert off < CLOSENESS[name]
     assert off < 0.75 * unbiased, "the bias must bring the block nearer to the identity"
     assert block_deviation(name, width, bias=1e4) == 0.0
+
+
+class LeakyGate(Gate):
+    """A stranger's: x + tanh(a) y, with one number for each place."""
+
+    amount: jax.Array
+
+    def __init__(self, d_model, *, bias, key):
+        self.amount = jax.random.normal(key, (d_model,))
+
+    def __call__(self, *, skip, update):
+        return skip + self.opening(skip=skip, update=update) * update
+
+    def opening(self, *, skip, update):
+        return along_last(jnp.tanh(self.amount), skip) * jnp.ones_like(skip)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("gate", [LeakyGate, f"{__name__}:LeakyGate"])
+def test_a_gate_of_one_s_own(gate):
+    """By its class or its place; computed as it is written, whatever machine this is."""
+    core = Transformer(5, d_model=8, layers=2, heads=2, memory=3, gate=gate, key=jax.random.key(0))
+    first, second = core.blocks.gate_1, core.blocks.gate_2
+    assert isinstance(first, LeakyGate)
+    assert isinstance(second, LeakyGate)
+    assert check_core(core).broken == ()
+    streams = Streams(core, 2)
+    ys, _ = streams.unroll(jnp.ones((2, 4, 5)), streams.initial_state(), resets=jnp.zeros((2, 4), bool))
+    alone, _ = unroll(core, jnp.ones((4, 5)), core.initial_state(), jnp.zeros(4, bool))
+    assert_close(ys[1], alone, 1e-5)
+    opened = core.openness(jnp.ones((2, 4, 5)), streams.initial_state(), jnp.zeros((2, 4), bool))
+    expected = jnp.tanh(jnp.stack([first.amount, second.amount], axis=1)).mean(axis=-1)
+    assert_close(opened, expected, 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("gate", "part"),
+    [
+        ("gur", "got 'gur'; did you mean gru?"),
+        (Memory, "a class built on gtrxl.cores.gates.Gate, got"),
+        (f"{__name__}:NoGate", "there is no NoGate in"),
+    ],
+)
+def test_what_is_no_gate_is_told_in_one_line(gate, part):
+    with pytest.raises(CoreError) as caught:
+        find_gate(gate)
+    assert part in str(caught.value)
+    assert "\n" not in str(caught.value)

@@ -14,13 +14,14 @@ import numpy as np
 import pytest
 
 import gtrxl
-from gtrxl.cores import native
-from gtrxl.cores.native.acting import NativeMemory
+from gtrxl.cores import kernels
+from gtrxl.cores.kernels.acting import NativeMemory
 from tests.cores.building import TRANSFORMERS, assert_close, normal, random_core
+from tests.marks import few
 
 CLOSE = 3e-5  # float32, relative to the largest number
 
-needs_library = pytest.mark.skipif(not native.available(), reason="no C++ compiler on this machine")
+needs_library = pytest.mark.skipif(not kernels.available(), reason="no C++ compiler on this machine")
 
 
 @pytest.fixture
@@ -29,7 +30,7 @@ def through_xla(monkeypatch):
 
     def call(function, *args):
         with monkeypatch.context() as patched:
-            patched.setattr(native, "usable", lambda dtype: False)
+            patched.setattr(kernels, "usable", lambda dtype: False)
             return jax.jit(lambda *args: function(*args))(*args)
 
     return call
@@ -53,7 +54,7 @@ STEPS += [
 
 
 @needs_library
-@pytest.mark.parametrize(("name", "sizes", "size"), STEPS)
+@pytest.mark.parametrize(("name", "sizes", "size"), few(STEPS, keep=lambda number, _: number % 4 == 0))
 def test_prepared_steps_of_streams(name, sizes, size, through_xla):
     """Through the library and through XLA, from memories of different ages, with resets, around the ring and on."""
     core = random_core(name, spread=1 / np.sqrt(sizes["d_model"]), input_size=5, **sizes)
@@ -108,7 +109,7 @@ UNROLLS = [
 
 
 @needs_library
-@pytest.mark.parametrize(("name", "sizes", "steps"), UNROLLS)
+@pytest.mark.parametrize(("name", "sizes", "steps"), few(UNROLLS, keep=lambda number, _: number % 3 == 0))
 def test_unrolls_and_their_gradients(name, sizes, steps, through_xla):
     """Outputs, memory and the gradient of every weight, from memories of different ages, with resets."""
     core = random_core(name, spread=1 / np.sqrt(sizes["d_model"]), input_size=5, **sizes)
@@ -227,14 +228,14 @@ def test_streams_under_vmap():
 
 def test_threads_are_divided_among_devices_and_bounded(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(6)), raising=False)
-    assert native.threads() == 6
+    assert kernels.threads() == 6
     monkeypatch.setenv("OMP_NUM_THREADS", "4")
-    assert native.threads() == 4
+    assert kernels.threads() == 4
     mesh = jax.sharding.AbstractMesh((2,), ("device",))
     spec, seen = jax.sharding.PartitionSpec("device"), []
     monkeypatch.setattr(jax, "local_device_count", lambda: 2)
     jax.eval_shape(
-        jax.shard_map(lambda x: seen.append(native.threads()) or x, mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False),
+        jax.shard_map(lambda x: seen.append(kernels.threads()) or x, mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False),
         jax.ShapeDtypeStruct((2,), jnp.float32),
     )
     assert seen == [2]
@@ -247,7 +248,7 @@ def run(program, **environment):
     return subprocess.run(command, env=given, capture_output=True, text=True, timeout=120, check=False)
 
 
-ASK = "from gtrxl.cores import native; print(native.available())"
+ASK = "from gtrxl.cores import kernels; print(kernels.available())"
 
 
 def test_switched_off():
@@ -287,6 +288,7 @@ def test_a_cache_that_cannot_be_written(tmp_path):
     assert "set GTRXL_CACHE to a folder" in done.stderr
 
 
+@pytest.mark.slow
 @needs_library
 def test_processes_that_start_together_all_get_a_library(tmp_path):
     """Built once or several times, but never read half-written; the next process finds it."""

@@ -10,6 +10,7 @@ from gtrxl import make_core
 from tests.cores import reference
 from tests.cores.building import NAMES, TRANSFORMERS, WAYS, assert_close, normal, random_core, small_sizes, unroll
 from tests.cores.weights import weights_of
+from tests.marks import few
 
 STEPS = 7
 
@@ -25,7 +26,7 @@ def last_output_gradients(core, xs, state, weight):
     return eqx.filter_grad(score)((core, xs, state))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", few(NAMES, keep=lambda _, name: name in ("lstm", "trxl", "gtrxl-gru", "none")))
 def test_gradients_are_finite_reach_all_weights_and_stop_at_the_state(name):
     core = random_core(name, **small_sizes(name))
     _, state = unroll(core, normal(0, STEPS, 5), core.initial_state(), np.zeros(STEPS, bool))
@@ -42,7 +43,7 @@ def test_gradients_are_finite_reach_all_weights_and_stop_at_the_state(name):
         assert np.all(np.abs(by_xs).max(axis=1) > 0), "the whole segment must learn"
 
 
-@pytest.mark.parametrize("name", TRANSFORMERS)
+@pytest.mark.parametrize("name", few(TRANSFORMERS, keep=lambda _, name: name in ("trxl", "gtrxl-gru")))
 def test_gradient_through_the_segment_is_that_of_the_paper_s_equations(name):
     """Against central differences of the float64 reference, by every input, with a full memory held constant."""
     width, memory, length = 4, 2, 4
@@ -67,7 +68,7 @@ def test_gradient_through_the_segment_is_that_of_the_paper_s_equations(name):
     assert_close(by_xs, measured, 1e-3)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", few(NAMES, keep=lambda _, name: name in ("lstm", "gtrxl-gru")))
 def test_bfloat16_is_finite_and_near_float32(name):
     sizes = small_sizes(name)
     exact, coarse = random_core(name, spread=0.2, **sizes), random_core(name, spread=0.2, dtype="bfloat16", **sizes)

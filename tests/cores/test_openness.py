@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from gtrxl import CoreError, Memory
+from gtrxl import Memory, Streams
+from gtrxl.cores.streams import history
 from tests.cores import reference
 from tests.cores.building import assert_close, normal, random_core
 from tests.cores.test_gates import WITH_BIAS, apply, random_gate
@@ -98,5 +99,19 @@ def test_a_stack_reports_the_mean_of_each_gate(name, monkeypatch):
 def test_cores_without_gates_have_none_to_report(name):
     xs, remembered, filled, resets = stack_inputs()
     states = Memory(inputs=jnp.asarray(remembered, jnp.float32), filled=jnp.asarray(filled))
-    with pytest.raises(CoreError, match="openness needs a core with gates; trxl and trxl-i have none"):
-        sized(name).openness(jnp.asarray(xs, jnp.float32), states, jnp.asarray(resets))
+    assert sized(name).openness(jnp.asarray(xs, jnp.float32), states, jnp.asarray(resets)) is None
+
+
+@pytest.mark.parametrize("name", ["lstm", "none"])
+def test_other_cores_have_none_either(name):
+    core = random_core(name, input_size=5, d_model=WIDTH, layers=LAYERS)
+    xs, _, _, resets = stack_inputs()
+    assert core.openness(jnp.asarray(xs, jnp.float32), Streams(core, STREAMS).initial_state(), jnp.asarray(resets)) is None
+
+
+@pytest.mark.parametrize(("name", "expected"), [("gtrxl-gru", {4: 4, 6: 6, 50: 6}), ("lstm", {4: 4, 6: 6, 50: 50})])
+def test_history_is_what_a_state_depends_on(name, expected):
+    """Two layers that see 3 steps back depend on the last 6; a recurrent network on the whole episode."""
+    sizes = {"input_size": 5, "d_model": WIDTH, "layers": LAYERS}
+    core = random_core(name, **sizes, **({"heads": 2, "memory": MEMORY} if "trxl" in name else {}))
+    assert {steps: history(core, steps) for steps in expected} == expected

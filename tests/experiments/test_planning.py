@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from gtrxl.envs.host import is_host
 from gtrxl.experiments.catalogue import EXPERIMENTS, RUNS, SCALES
 from gtrxl.experiments.draws import LSTM_RANGE, RANGES, draw
 from gtrxl.experiments.errors import ExperimentError
 from gtrxl.experiments.planning import experiment_of, plan, scale_of
+from gtrxl.gym.by_name import is_gym
 
 
 @pytest.mark.parametrize("scale", SCALES)
@@ -56,7 +56,7 @@ def test_bounds_are_spread_log_uniformly_over_the_papers_ranges(environment: str
 
 def test_the_lstm_of_dmlab_is_drawn_from_its_narrower_range():
     narrow = [each for each in plan("gates", "paper") if each.model.core == "lstm"]
-    assert all(is_host(each.config.task) for each in narrow)
+    assert all(is_gym(each.config.task) for each in narrow)
     assert all(LSTM_RANGE[0] <= each.draw.bounds["eps_alpha"] < LSTM_RANGE[1] for each in narrow)
 
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from gtrxl.cli import main
+from gtrxl.cli.main import main
 from gtrxl.experiments.planning import plan
 from gtrxl.experiments.running import collect
 from gtrxl.report.rows import read
-from gtrxl.runtime import config as configs
+from gtrxl.runs import settings as configs
 
 
 def _reproduce(out: Path, *words: str) -> subprocess.Popen[bytes]:

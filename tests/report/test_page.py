@@ -103,7 +103,7 @@ def test_a_report_needs_no_jax(tmp_path: Path):
     write(tmp_path, list(rows({"GTrXL (GRU)": (4, 5, 6), "LSTM": (1, 2, 3)})), name="gates")
     program = (
         "import sys; sys.modules['jax'] = None; sys.modules['equinox'] = None\n"
-        "from gtrxl.cli import main; sys.exit(main(['report', sys.argv[1]]))"
+        "from gtrxl.cli.main import main; sys.exit(main(['report', sys.argv[1]]))"
     )
     done = subprocess.run(
         [sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, timeout=120, check=False

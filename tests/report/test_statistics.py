@@ -61,7 +61,13 @@ def test_improvement_counts_pairs_and_halves_ties():
 def test_a_claim_is_held_against_the_runs(ours: list[float], theirs: list[float], verdict: str):
     made = compare("ours", "theirs", {"ours": [float(x) for x in ours], "theirs": [float(x) for x in theirs]})
     assert made.verdict == verdict
-    assert "ours above theirs" in sentence([made])
+    said = {
+        "holds": "Holds: ours above theirs.",
+        "contradicted": "The opposite of the claim holds: theirs above ours.",
+        "open": "Cannot be told from these runs: ours above theirs.",
+        "too few": "Too few runs to say: ours above theirs.",
+    }
+    assert sentence([made]) == said[verdict]
 
 
 def test_shares_have_the_interval_of_newcombes_example():

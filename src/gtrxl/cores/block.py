@@ -9,11 +9,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from gtrxl.cores.attention import RelativeAttention
-from gtrxl.cores.gates import GATES, Gate
+from gtrxl.cores.gates import Gate, find_gate
 from gtrxl.cores.layers import LayerNorm, Linear
 
 
-class MLP(eqx.Module):
+class FeedForward(eqx.Module):
     """relu(x W_1 + b_1) W_2 + b_2."""
 
     first: Linear
@@ -35,7 +35,7 @@ class Block(eqx.Module):
     """
 
     attention: RelativeAttention
-    mlp: MLP
+    mlp: FeedForward
     norm_1: LayerNorm
     norm_2: LayerNorm
     gate_1: Gate
@@ -49,18 +49,18 @@ class Block(eqx.Module):
         heads: int,
         head_dim: int,
         mlp: int,
-        gate: str,
+        gate: str | type[Gate],
         gate_bias: float | None,
         norm_inputs: bool,
         key: PRNGKeyArray,
     ):
         attention_key, mlp_key, gate_1_key, gate_2_key = jax.random.split(key, 4)
         self.attention = RelativeAttention(d_model, heads=heads, head_dim=head_dim, key=attention_key)
-        self.mlp = MLP(d_model, mlp, key=mlp_key)
+        self.mlp = FeedForward(d_model, mlp, key=mlp_key)
         self.norm_1 = LayerNorm(d_model)
         self.norm_2 = LayerNorm(d_model)
-        self.gate_1 = GATES[gate](d_model, bias=gate_bias, key=gate_1_key)
-        self.gate_2 = GATES[gate](d_model, bias=gate_bias, key=gate_2_key)
+        self.gate_1 = find_gate(gate)(d_model, bias=gate_bias, key=gate_1_key)
+        self.gate_2 = find_gate(gate)(d_model, bias=gate_bias, key=gate_2_key)
         self.norm_inputs = norm_inputs
 
     def unroll(

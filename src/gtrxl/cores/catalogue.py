@@ -1,30 +1,44 @@
-"""Cores by name, at any size and at the paper's own."""
+"""Cores by name, at any size and at the paper's own; and anyone's, by the place of its class or by the class itself."""
 
 import inspect
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeVar, overload
 
 import jax
 from jaxtyping import PRNGKeyArray
 
-from gtrxl.cores.contract import Core
+from gtrxl import names
+from gtrxl.cores.contract import CALLS, Core
 from gtrxl.cores.errors import CoreError
+from gtrxl.cores.gates import GATES
 from gtrxl.cores.markov import Markov
 from gtrxl.cores.recurrent import GRU, LSTM
 from gtrxl.cores.transformer import Transformer
 
-CORES: dict[str, tuple[type[Core], dict[str, Any], str]] = {
-    "lstm": (LSTM, {}, "long short-term memory; skip=True gives the paper's skip connections"),
-    "gru": (GRU, {}, "the gated recurrent unit, the plain recurrent network"),
-    "trxl": (Transformer, {"gate": "none", "norm_inputs": False}, "Transformer-XL: norm after each residual sum"),
-    "trxl-i": (Transformer, {"gate": "none"}, "TrXL with the norm moved to each submodule's input"),
-    "gtrxl-input": (Transformer, {"gate": "input"}, "TrXL-I with the stream gated"),
-    "gtrxl-output": (Transformer, {"gate": "output"}, "TrXL-I with each submodule's output gated"),
-    "gtrxl-highway": (Transformer, {"gate": "highway"}, "TrXL-I with highway gates"),
-    "gtrxl-sigtanh": (Transformer, {"gate": "sigtanh"}, "TrXL-I with sigmoid-tanh gates"),
-    "gtrxl-gru": (Transformer, {"gate": "gru"}, "TrXL-I with GRU gates: the paper's best"),
-    "none": (Markov, {}, "no memory: the Markov control"),
+C = TypeVar("C")
+
+
+class CoreEntry(NamedTuple):
+    """A class or factory, the arguments that the name fixes, and one line about it."""
+
+    kind: Callable[..., Any]
+    fixed: Mapping[str, Any]
+    about: str
+
+
+CORES: dict[str, CoreEntry] = {
+    "lstm": CoreEntry(LSTM, {}, "long short-term memory; skip=True gives the paper's skip connections"),
+    "gru": CoreEntry(GRU, {}, "the gated recurrent unit, the plain recurrent network"),
+    "trxl": CoreEntry(Transformer, {"gate": "none", "norm_inputs": False}, "Transformer-XL: norm after each residual sum"),
+    "trxl-i": CoreEntry(Transformer, {"gate": "none"}, "TrXL with the norm moved to each submodule's input"),
+    **{
+        f"gtrxl-{name}": CoreEntry(Transformer, {"gate": name}, f"TrXL-I with {gate.about}")
+        for name, gate in GATES.items()
+        if gate.closes
+    },
+    "none": CoreEntry(Markov, {}, "no memory: the Markov control"),
 }
-"""Name -> class, what the name fixes, and one line about it."""
+"""The cores of this package by name."""
 
 _PAPER_TRANSFORMER = {"d_model": 512, "layers": 12, "heads": 8, "head_dim": 64, "mlp": 512, "memory": 512}
 _THIN = {"d_model": 256, "layers": 12, "heads": 4, "head_dim": 64, "mlp": 512, "memory": 512}
@@ -33,31 +47,87 @@ PAPER_INPUT_SIZE = 256 + 64 + 1 + 15
 
 PAPER_CORES: dict[str, tuple[str, dict[str, Any]]] = {
     "lstm": ("lstm", {"d_model": 256, "layers": 3, "skip": True}),
-    **{name: (name, _PAPER_TRANSFORMER) for name, (cls, _, _) in CORES.items() if cls is Transformer},
+    **{name: (name, _PAPER_TRANSFORMER) for name, entry in CORES.items() if entry.kind is Transformer},
     "gtrxl-thin": ("gtrxl-gru", _THIN),
 }
 """Name -> the core and the sizes of the paper's DMLab-30 models (Thin GTrXL has half the heads, and so half the width)."""
 
 
-def make_core(name: str, *, input_size: int, key: PRNGKeyArray, **sizes: Any) -> Core:
-    """A core by name.
+def find_core(core: Any) -> CoreEntry:
+    """What is known of a core: by its name in `CORES`, by a place `package.module:Class`, or the class or factory itself."""
+    if isinstance(core, str):
+        if core in CORES:
+            return CORES[core]
+        if not names.is_place(core):
+            near = names.meant(core, CORES)
+            known = f"the cores are {', '.join(CORES)}, and package.module:Class"
+            raise CoreError(f"there is no core {core!r}{near}{' ' if near else '; '}{known}")
+        try:
+            core = names.find(core, what="the core")
+        except names.PlaceError as error:
+            raise CoreError(str(error)) from error
+    if not callable(core) or hasattr(type(core), "initial_state"):
+        raise CoreError(
+            f"core must be a name, package.module:Class, a class or a factory, got a {type(core).__name__}; "
+            "give the class, which is made by core(input_size, key=key, ...)"
+        )
+    return CoreEntry(core, {}, (inspect.getdoc(core) or "").partition("\n")[0])
 
-    Transformers take `d_model, layers, heads, head_dim, mlp, memory, gate_bias, init_variance, dtype`; `lstm` and `gru` take
-    `d_model` (their width), `layers, skip, dtype`; `none` takes `d_model, layers, dtype`.
+
+def core_arguments(core: Any) -> frozenset[str]:
+    """The names of the arguments that `make_core` takes for this core, without what its name fixes.
+
+    >>> sorted(core_arguments("none"))
+    ['d_model', 'dtype', 'layers']
+    """
+    entry = find_core(core)
+    return frozenset(_arguments(entry))
+
+
+@overload
+def make_core(core: str, *, input_size: int, key: PRNGKeyArray, **arguments: Any) -> Core: ...
+
+
+@overload
+def make_core(core: Callable[..., C], *, input_size: int, key: PRNGKeyArray, **arguments: Any) -> C: ...
+
+
+def make_core(core: Any, *, input_size: int, key: PRNGKeyArray, **arguments: Any) -> Any:
+    """A core by name, by the place of its class (`package.module:Class`), or from a class or factory itself.
+
+    It is made by `core(input_size, key=key, **arguments)`. Transformers take `d_model, layers, heads, head_dim, mlp, memory,
+    gate_bias, init_variance, dtype`; `lstm` and `gru` take `d_model` (their width), `layers, skip, dtype`; `none` takes
+    `d_model, layers, dtype`.
 
     >>> core = make_core("gtrxl-gru", input_size=16, d_model=64, layers=2, heads=4, memory=32, key=jax.random.key(0))
     >>> core.output_size
     64
     """
-    if name not in CORES:
-        raise CoreError(f"there is no core {name!r}; the cores are {', '.join(CORES)}")
-    cls, fixed, _ = CORES[name]
-    for argument in sizes:
-        if argument in fixed:
-            raise CoreError(f"{argument} is what the name {name!r} fixes; leave it out, or build {cls.__name__} directly")
-        if argument not in _arguments(cls):
-            raise CoreError(f"{name} takes no {argument!r}; it takes {', '.join(a for a in _arguments(cls) if a not in fixed)}")
-    return cls(input_size, key=key, **fixed, **sizes)  # pyright: ignore[reportCallIssue]
+    entry = find_core(core)
+    name = core if isinstance(core, str) else getattr(core, "__qualname__", repr(core))
+    known = _arguments(entry)
+    for argument in arguments:
+        if argument in entry.fixed:
+            kind = getattr(entry.kind, "__qualname__", repr(entry.kind))
+            raise CoreError(f"{argument} is what the name {name!r} fixes; leave it out, or build {kind} directly")
+        if argument not in known and not _takes_any(entry):
+            raise CoreError(f"{name} takes no {argument!r}; it takes {', '.join(known) or 'no arguments of its own'}")
+    given = {**entry.fixed, **arguments}
+    try:
+        inspect.signature(entry.kind).bind(input_size, key=key, **given)
+    except TypeError as error:
+        raise CoreError(
+            f"{name} must be made by {name}(input_size, key=key, ...), got {error}; "
+            "give what is missing as a core argument, or a factory that does"
+        ) from None
+    made = entry.kind(input_size, key=key, **given)
+    missing = [call for call in CALLS if not callable(getattr(made, call, None))]
+    if missing:
+        raise CoreError(
+            f"{name} must give a core, got a {type(made).__name__} without {', '.join(missing)}; "
+            "gtrxl.cores.contract says what a core has, gtrxl.testing.check_core checks it"
+        )
+    return made
 
 
 def paper_core(name: str, *, input_size: int = PAPER_INPUT_SIZE, key: PRNGKeyArray | None = None, **changes: Any) -> Core:
@@ -72,5 +142,12 @@ def paper_core(name: str, *, input_size: int = PAPER_INPUT_SIZE, key: PRNGKeyArr
     return make_core(base, input_size=input_size, key=key, **{**sizes, **changes})
 
 
-def _arguments(cls: type[Core]) -> list[str]:
-    return [name for name in inspect.signature(cls).parameters if name not in ("input_size", "key")]
+def _arguments(entry: CoreEntry) -> list[str]:
+    """In the order in which they are written, without the input's width (the first), the key, and what is fixed."""
+    _, *others = inspect.signature(entry.kind).parameters.values()
+    named = [of.name for of in others if of.kind in (of.POSITIONAL_OR_KEYWORD, of.KEYWORD_ONLY)]
+    return [name for name in named if name != "key" and name not in entry.fixed]
+
+
+def _takes_any(entry: CoreEntry) -> bool:
+    return any(of.kind is of.VAR_KEYWORD for of in inspect.signature(entry.kind).parameters.values())

@@ -16,9 +16,14 @@ T steps, D_in input width, D_out output width.
 
 Many streams: `jax.vmap`, or `gtrxl.Streams`, which is the same and shares what the streams have in common.
 `gtrxl.testing.check_core` runs these promises on any core.
+
+A core need not build on `Core`: an object with `initial_state`, `step` and `unroll` is one. What else a core may have (`prepare`
+and `plain`, the calls for many streams at once, `openness`, `history`) `Core` gives to all, and `offered` finds for any.
 """
 
 import abc
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -27,15 +32,19 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from gtrxl.cores.errors import CoreError
+from gtrxl.cores.inputs import check_state, check_step, check_unroll
 
 State = Any
 """A pytree of arrays with fixed shapes; each core has its own named record."""
+
+CALLS = ("initial_state", "step", "unroll")
+"""What an object must have to be a core."""
 
 DTYPES = {name: jnp.dtype(name) for name in ("float32", "bfloat16")}
 
 
 class Core(eqx.Module):
-    """The base of every core. A subclass writes `_step` and `_unroll`; inputs are checked here, once."""
+    """The base of every core. A subclass writes `_step` and `_unroll`; inputs are checked here, once (`gtrxl.cores.inputs`)."""
 
     input_size: eqx.AbstractVar[int]
     output_size: eqx.AbstractVar[int]
@@ -56,16 +65,9 @@ class Core(eqx.Module):
         `reset` is true when `x` is the first input of an episode. Takes plain and prepared states.
         """
         x, reset = jnp.asarray(x), jnp.asarray(reset)
-        if x.shape != (self.input_size,):
-            raise CoreError(
-                f"x must have shape [{self.input_size}] (one step of one stream), got {_shape(x)}; "
-                "for many streams use jax.vmap(core.step) or gtrxl.Streams, for many steps core.unroll"
-            )
-        if reset.shape != ():
-            raise CoreError(
-                f"reset must be one bool for one stream, got shape {_shape(reset)}; it says whether x starts an episode"
-            )
-        return self._step(x, jax.lax.stop_gradient(state), _as_bool("reset", reset))
+        check_step(self, x, reset)
+        check_state(self, state, lambda state: self.prepare(state))
+        return self._step(x, jax.lax.stop_gradient(state), reset)
 
     def unroll(self, xs: Array, state: State, *, resets: Array) -> tuple[Array, State]:
         """T steps of one stream: `xs [T, D_in]` -> `ys [T, D_out]` and the state after them.
@@ -73,16 +75,9 @@ class Core(eqx.Module):
         `resets [T]` is true where an episode starts. The state is taken as a constant; gradients flow through all T steps.
         """
         xs, resets = jnp.asarray(xs), jnp.asarray(resets)
-        if xs.ndim != 2 or xs.shape[1] != self.input_size:
-            raise CoreError(
-                f"xs must have shape [T, {self.input_size}] (T steps of one stream), got {_shape(xs)}; "
-                "for many streams use jax.vmap(core.unroll) or gtrxl.Streams"
-            )
-        if xs.shape[0] == 0:
-            raise CoreError("xs must hold at least one step, got T = 0; leave the call out when there is nothing to learn from")
-        if resets.shape != xs.shape[:1]:
-            raise CoreError(f"resets must have shape [{xs.shape[0]}], one bool for each step of xs, got {_shape(resets)}")
-        return self._unroll(xs, jax.lax.stop_gradient(self.plain(state)), _as_bool("resets", resets))
+        check_unroll(self, xs, resets)
+        check_state(self, state, lambda state: self.prepare(state))
+        return self._unroll(xs, jax.lax.stop_gradient(self.plain(state)), resets)
 
     def prepare(self, state: State) -> State:
         """The state with what these weights allow to be computed once. Stepping it gives the same numbers, faster."""
@@ -92,15 +87,44 @@ class Core(eqx.Module):
         """A state without what `prepare` added: right under any weights, and what checkpoints and unrolls carry."""
         return state
 
+    # For B streams, which the states carry in front. A core that can share work among streams writes its own.
 
-def _shape(array: Array) -> str:
-    return str(list(array.shape))
+    def step_streams(
+        self, x: Float[Array, "B D_in"], states: State, reset: Bool[Array, " B"]
+    ) -> tuple[Float[Array, "B D_out"], State]:
+        """`step` of every stream; takes what `prepare_streams` gave, too."""
+        return jax.vmap(lambda x, state, reset: self.step(x, state, reset=reset))(x, states, reset)
+
+    def unroll_streams(
+        self, xs: Float[Array, "B T D_in"], states: State, resets: Bool[Array, "B T"]
+    ) -> tuple[Float[Array, "B T D_out"], State]:
+        """`unroll` of every stream, from plain states."""
+        return jax.vmap(lambda xs, state, resets: self.unroll(xs, state, resets=resets))(xs, states, resets)
+
+    def prepare_streams(self, states: State, *, size: int) -> State:
+        """`prepare` of every stream. `size` is B, which states without arrays cannot tell."""
+        return jax.vmap(offered(self, "prepare"), axis_size=size)(states)
+
+    def plain_streams(self, states: State, *, size: int) -> State:
+        """`plain` of every stream."""
+        return jax.vmap(offered(self, "plain"), axis_size=size)(states)
+
+    # What a run asks of its core.
+
+    def openness(self, xs: Float[Array, "B T D_in"], states: State, resets: Bool[Array, "B T"]) -> Float[Array, "L 2"] | None:
+        """How far the two gates of each layer stand open on these steps: 0 passes the stream unchanged. None without gates."""
+        del xs, states, resets
+        return None
+
+    def history(self, episode_steps: int) -> int:
+        """How many of an episode's last steps make its state anew, exactly: of a core that may remember all, every one."""
+        return episode_steps
 
 
-def _as_bool(name: str, array: Array) -> Array:
-    if array.dtype != jnp.bool_:
-        raise CoreError(f"{name} must be bool, got {array.dtype}; write for example {name}.astype(bool)")
-    return array
+def offered(core: Any, name: str) -> Callable[..., Any]:
+    """The core's own method of this name, or else what `Core` gives to every core."""
+    own = getattr(core, name, None)
+    return own if callable(own) else partial(getattr(Core, name), core)
 
 
 def check_dtype(dtype: str) -> str:

@@ -6,17 +6,49 @@ At the initial bias a gate lets most of the stream through; as the bias grows it
 """
 
 import abc
+from collections.abc import Mapping
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from gtrxl import names
+from gtrxl.cores.errors import CoreError
 from gtrxl.cores.layers import along_last, flat_matmul, uniform_init
+
+
+class Part(NamedTuple):
+    """Columns of one of a gate's matrices: so many times D of them, from so many times D on."""
+
+    field: str
+    wide: int
+    start: int = 0
+
+
+class Native(NamedTuple):
+    """What the C++ library must know of a gate that it computes too; its formula there is by this class's name.
+
+    `kept`: how many arrays of width D it keeps for its gradient. `matrices`: what C++ calls each matrix when learning.
+    `packed`: the same when acting, where matrices are cut. `bias`: whether there is a b_g.
+    """
+
+    kept: int
+    matrices: Mapping[str, Part]
+    packed: Mapping[str, Part]
+    bias: bool
 
 
 class Gate(eqx.Module):
     """g(x, y). Every gate takes `(d_model, bias, key)`, needed or not, so that they can be swapped; see `GATES`."""
+
+    closes: ClassVar[bool] = True
+    """Whether it can hold anything back, and so has an openness to report."""
+    about: ClassVar[str] = "gates of its own"
+    """What the catalogue of cores says of a transformer with it."""
+    native: ClassVar[Native | None] = None
+    """What the C++ library must know; without it, and for every subclass, XLA computes the gate."""
 
     @abc.abstractmethod
     def __init__(self, d_model: int, *, bias: float | None, key: PRNGKeyArray): ...
@@ -32,6 +64,9 @@ class Gate(eqx.Module):
 class ResidualGate(Gate):
     """No gate: x + y. TrXL and TrXL-I."""
 
+    closes: ClassVar[bool] = False
+    native: ClassVar[Native | None] = Native(kept=0, matrices={}, packed={}, bias=False)
+
     def __init__(self, d_model: int, *, bias: float | None, key: PRNGKeyArray):
         del d_model, bias, key
 
@@ -45,6 +80,9 @@ class ResidualGate(Gate):
 
 class InputGate(Gate):
     """sigmoid(W_g x) * x + y. The paper gives it no bias."""
+
+    about: ClassVar[str] = "the stream gated"
+    native: ClassVar[Native | None] = Native(kept=1, matrices={"w": Part("w_g", 1)}, packed={"w": Part("w_g", 1)}, bias=False)
 
     w_g: Float[Array, "D D"]
 
@@ -63,6 +101,9 @@ class InputGate(Gate):
 class OutputGate(Gate):
     """x + sigmoid(W_g x - b_g) * y."""
 
+    about: ClassVar[str] = "each submodule's output gated"
+    native: ClassVar[Native | None] = Native(kept=1, matrices={"w": Part("w_g", 1)}, packed={"w": Part("w_g", 1)}, bias=True)
+
     w_g: Float[Array, "D D"]
     b_g: Float[Array, " D"]
 
@@ -80,6 +121,9 @@ class OutputGate(Gate):
 
 class HighwayGate(Gate):
     """s * x + (1 - s) * y with s = sigmoid(W_g x + b_g)."""
+
+    about: ClassVar[str] = "highway gates"
+    native: ClassVar[Native | None] = Native(kept=1, matrices={"w": Part("w_g", 1)}, packed={"w": Part("w_g", 1)}, bias=True)
 
     w_g: Float[Array, "D D"]
     b_g: Float[Array, " D"]
@@ -101,6 +145,9 @@ class HighwayGate(Gate):
 class SigTanhGate(Gate):
     """x + sigmoid(W_g y - b_g) * tanh(U_g y)."""
 
+    about: ClassVar[str] = "sigmoid-tanh gates"
+    native: ClassVar[Native | None] = Native(kept=2, matrices={"w": Part("wu_g", 2)}, packed={"w": Part("wu_g", 2)}, bias=True)
+
     wu_g: Float[Array, "D 2*D"]
     b_g: Float[Array, " D"]
 
@@ -121,6 +168,14 @@ class SigTanhGate(Gate):
 
 class GRUGate(Gate):
     """(1 - z) * x + z * h with r = sigmoid(W_r y + U_r x), z = sigmoid(W_z y + U_z x - b_g), h = tanh(W_g y + U_g (r * x))."""
+
+    about: ClassVar[str] = "GRU gates: the paper's best"
+    native: ClassVar[Native | None] = Native(
+        kept=3,
+        matrices={"w": Part("w_rzg", 3), "u_rz": Part("u_rz", 2), "u_g": Part("u_g", 1)},
+        packed={"w": Part("w_rzg", 2), "w_g": Part("w_rzg", 1, 2), "u_rz": Part("u_rz", 2), "u_g": Part("u_g", 1)},
+        bias=True,
+    )
 
     w_rzg: Float[Array, "D 3*D"]
     u_rz: Float[Array, "D 2*D"]
@@ -163,4 +218,22 @@ GATES: dict[str, type[Gate]] = {
     "sigtanh": SigTanhGate,
     "gru": GRUGate,
 }
-"""Gates by name. `bias=None` means the paper's: 2 for GRU, 1 for output, highway and sigtanh."""
+"""Gates by name; each that closes is also a core, `gtrxl-` and its name. The C++ library numbers its own in this order.
+`bias=None` means the paper's: 2 for GRU, 1 for output, highway and sigtanh."""
+
+
+def find_gate(gate: Any) -> type[Gate]:
+    """A gate by its name in `GATES`, by a place `package.module:Class`, or the class itself."""
+    if isinstance(gate, str) and names.is_place(gate):
+        try:
+            gate = names.find(gate, what="the gate")
+        except names.PlaceError as error:
+            raise CoreError(str(error)) from error
+    if isinstance(gate, type) and issubclass(gate, Gate):
+        return gate
+    if not isinstance(gate, str):
+        raise CoreError(f"gate must be a name, package.module:Class or a class built on gtrxl.cores.gates.Gate, got {gate!r}")
+    if gate not in GATES:
+        near = names.meant(gate, GATES)
+        raise CoreError(f"gate must be one of {', '.join(GATES)}, or package.module:Class, got {gate!r}{near}")
+    return GATES[gate]

@@ -1,7 +1,7 @@
-"""Many streams at once: the calls of a core with a leading axis B, and what the streams share kept once.
+"""Many streams at once: the calls of a core with a leading axis B, and what training asks of any core.
 
-`jax.vmap` over a core is right, but it copies to every stream what depends on the weights alone (position keys), and
-gives every stream its own place in the ring, which makes a write a scatter. B streams that step together need neither.
+A core that can do better for many streams than `jax.vmap` says so by its methods (`gtrxl.cores.contract`): here nobody asks which
+class it is, so a stranger's core is as good as ours.
 """
 
 from typing import Any
@@ -11,30 +11,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from gtrxl.cores import native
-from gtrxl.cores.block import Block
-from gtrxl.cores.contract import Core, State
+from gtrxl.cores.contract import State, offered
 from gtrxl.cores.errors import CoreError, at_least
-from gtrxl.cores.layers import Linear
-from gtrxl.cores.native import acting as native_acting
-from gtrxl.cores.native.acting import NativeMemory
-from gtrxl.cores.transformer import Memory, PreparedMemory, Transformer
-
-
-class PreparedStreams(eqx.Module):
-    """Prepared memories of B streams, and the layers of the weights that prepared them, one by one.
-
-    One stream alone has no axis of streams: with a leading axis of 1, XLA's CPU backend copies every ring three times a step.
-    """
-
-    memory: PreparedMemory
-    blocks: tuple[Block, ...]
-
-
-def _axes(core: Transformer) -> PreparedMemory:
-    """Axes for vmap: 0 for what belongs to a stream, None for what all of them share."""
-    shapes = jax.eval_shape(core.prepare, core.initial_state())
-    return eqx.tree_at(lambda of: (of.positions, of.cursor), jax.tree.map(lambda _: 0, shapes), (None, None))
+from gtrxl.cores.inputs import check_state, check_step, check_unroll
 
 
 class Streams(eqx.Module):
@@ -47,10 +26,10 @@ class Streams(eqx.Module):
     state = streams.plain(fast)
     """
 
-    core: Core
+    core: Any
     size: int = eqx.field(static=True)
 
-    def __init__(self, core: Core, size: int):
+    def __init__(self, core: Any, size: int):
         at_least("size", size, least=1, hint="it is the number of streams")
         self.core = core
         self.size = size
@@ -58,77 +37,64 @@ class Streams(eqx.Module):
     @property
     def output_size(self) -> int:
         """The width of each stream's output."""
-        return self.core.output_size
+        return output_size(self.core)
 
     def initial_state(self) -> State:
         """The states of B streams that have seen nothing."""
         state = self.core.initial_state()
-        return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (self.size, *leaf.shape)), state)
+        return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (self.size, *jnp.shape(leaf))), state)
 
     def step(self, x: Float[Array, "B D_in"], state: State, *, reset: Bool[Array, " B"]) -> tuple[Array, State]:
         """One step of every stream."""
-        self._check(x=x, reset=reset)
-        core = self.core
-        if isinstance(state, NativeMemory):
-            assert isinstance(core, Transformer)
-            return native_acting.step(x.astype(jnp.float32), state, reset, blocks=core.blocks)
-        if not isinstance(state, PreparedStreams):
-            if isinstance(core, Transformer):
-                ys, state = core.unroll_streams(x[:, None], state, reset[:, None])
-                return ys[:, 0], state
-            return jax.vmap(lambda x, state, reset: core.step(x, state, reset=reset))(x, state, reset)
-        assert isinstance(core, Transformer)
-
-        def act(x: Array, memory: PreparedMemory, reset: Array) -> tuple[Array, PreparedMemory]:
-            return core.act(x, memory, reset, blocks=state.blocks)
-
-        memory = jax.lax.stop_gradient(state.memory)
-        if self.size == 1:
-            y, memory = act(x[0], memory, reset[0])
-            return y[None], PreparedStreams(memory=memory, blocks=state.blocks)
-        axes = _axes(core)
-        y, memory = jax.vmap(act, in_axes=(0, axes, 0), out_axes=(0, axes))(x, memory, reset)
-        return y, PreparedStreams(memory=memory, blocks=state.blocks)
+        x, reset = jnp.asarray(x), jnp.asarray(reset)
+        check_step(self.core, x, reset, streams=self.size)
+        return offered(self.core, "step_streams")(x, self._checked(state), reset)
 
     def unroll(
         self, xs: Float[Array, "B T D_in"], state: State, *, resets: Bool[Array, "B T"]
     ) -> tuple[Float[Array, "B T D_out"], State]:
         """T steps of every stream."""
-        self._check(xs=xs, resets=resets)
-        state = self.plain(state)
-        if isinstance(self.core, Transformer):
-            return self.core.unroll_streams(xs, state, resets)
-        return jax.vmap(lambda xs, state, resets: self.core.unroll(xs, state, resets=resets))(xs, state, resets)
+        xs, resets = jnp.asarray(xs), jnp.asarray(resets)
+        check_unroll(self.core, xs, resets, streams=self.size)
+        return offered(self.core, "unroll_streams")(xs, self.plain(state), resets)
 
     def prepare(self, state: State) -> State:
         """The states with what these weights allow to be computed once, shared where it is the same for all streams."""
-        if not isinstance(self.core, Transformer):
-            return jax.vmap(self.core.prepare, axis_size=self.size)(state)
-        state = self.plain(state)
-        paper = native_acting.supports(self.core.blocks) and type(self.core.embed) is Linear
-        if native.usable(state.inputs.dtype) and paper:
-            core, positions = self.core, self.core.positions()
-            return native_acting.prepare(core.embed, core.blocks, inputs=state.inputs, positions=positions, filled=state.filled)
-        if self.size == 1:
-            memory = self.core.prepare(jax.tree.map(lambda leaf: leaf[0], state))
-        else:
-            memory = jax.vmap(self.core.prepare, out_axes=_axes(self.core))(state)
-        return PreparedStreams(memory=memory, blocks=self.core.unstacked())
+        return offered(self.core, "prepare_streams")(self._checked(state), size=self.size)
 
     def plain(self, state: State) -> State:
         """The states alone, right under any weights."""
-        if isinstance(state, NativeMemory):
-            ring = state.inputs.shape[1]
-            oldest = (state.cursor + 1 + jnp.arange(ring - 1)) % ring
-            return Memory(inputs=jnp.swapaxes(state.inputs[:, oldest], 1, 2), filled=state.filled)
-        if not isinstance(state, PreparedStreams):
-            return jax.vmap(self.core.plain, axis_size=self.size)(state)
-        assert isinstance(self.core, Transformer)
-        if self.size == 1:
-            return jax.tree.map(lambda leaf: leaf[None], self.core.plain(state.memory))
-        return jax.vmap(self.core.plain, in_axes=(_axes(self.core),))(state.memory)
+        return offered(self.core, "plain_streams")(self._checked(state), size=self.size)
 
-    def _check(self, **arrays: Any) -> None:
-        for name, array in arrays.items():
-            if jnp.ndim(array) == 0 or jnp.shape(array)[0] != self.size:
-                raise CoreError(f"{name} must have {self.size} streams along its first axis, got shape {list(jnp.shape(array))}")
+    def _checked(self, state: State) -> State:
+        prepare = lambda state: offered(self.core, "prepare_streams")(state, size=self.size)  # noqa: E731 (found if it is needed)
+        check_state(self.core, state, prepare, streams=self.size)
+        return state
+
+
+def output_size(core: Any, input_size: int | None = None) -> int:
+    """The width of any core's output: what it says, or what a step gives for an input of this width (or of its own)."""
+    said = getattr(core, "output_size", None)
+    if said is not None:
+        return said
+    width = getattr(core, "input_size", None) if input_size is None else input_size
+    if width is None:
+        raise CoreError(
+            f"{type(core).__name__} says neither its output_size nor its input_size; "
+            "give it one of them, or call gtrxl.cores.streams.output_size(core, input_size)"
+        )
+    x, reset = jax.ShapeDtypeStruct((width,), jnp.float32), jax.ShapeDtypeStruct((), jnp.bool_)
+    y, _ = jax.eval_shape(lambda x, reset: core.step(x, core.initial_state(), reset=reset), x, reset)
+    if len(y.shape) != 1:
+        raise CoreError(f"step must give y of shape [D_out] for one stream, got {list(y.shape)}; Streams add the axis of streams")
+    return y.shape[0]
+
+
+def openness(core: Any, xs: Float[Array, "B T D_in"], states: State, resets: Bool[Array, "B T"]) -> Float[Array, "L 2"] | None:
+    """How far the gates of any core stand open on these steps (`Core.openness`); None for cores without gates."""
+    return offered(core, "openness")(xs, states, resets)
+
+
+def history(core: Any, episode_steps: int) -> int:
+    """How many of an episode's last steps make any core's state anew, exactly (`Core.history`)."""
+    return offered(core, "history")(episode_steps)

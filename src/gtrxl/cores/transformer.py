@@ -1,6 +1,6 @@
 """The transformers with memory: TrXL, TrXL-I and the five GTrXL, one class.
 
-T steps, L layers, M memory slots, P = M + 1 ring slots, H heads, K head width, D width, D_in input width.
+B streams, T steps, L layers, M memory slots, P = M + 1 ring slots, H heads, K head width, D width, D_in input width.
 """
 
 import math
@@ -12,15 +12,17 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from gtrxl.cores import native
+from gtrxl.cores import kernels
 from gtrxl.cores.attention import ATTENTION
 from gtrxl.cores.block import Block, steps_back
 from gtrxl.cores.contract import DTYPES, Core, check_dtype
 from gtrxl.cores.errors import CoreError, at_least
-from gtrxl.cores.gates import GATES, ResidualGate
+from gtrxl.cores.gates import Gate, find_gate
+from gtrxl.cores.kernels import acting, agreement, learning
+from gtrxl.cores.kernels.acting import NativeMemory
+from gtrxl.cores.kernels.description import described
 from gtrxl.cores.layers import INIT_VARIANCE, Linear, with_variance
-from gtrxl.cores.native import acting as native_acting
-from gtrxl.cores.native import learning as native_learning
+from gtrxl.cores.memory import Memory, PreparedMemory, PreparedStreams
 from gtrxl.cores.positions import window_code
 
 _policies = jax.checkpoint_policies
@@ -29,30 +31,12 @@ KEPT = _policies.save_from_both_policies(_policies.dots_with_no_batch_dims_savea
 again: less CPU time than storing it (97 against 110 ms at the small size, 4.7 against 6.6 s at the paper's, docs/log.md)."""
 
 
-class Memory(eqx.Module):
-    """The paper's M: the inputs of each layer over the last M steps, newest last, of which the last `filled` are real."""
-
-    inputs: Float[Array, "*B L M D"]
-    filled: Int[Array, "*B"]
-
-
-class PreparedMemory(eqx.Module):
-    """A memory with its keys, values and position keys under one set of weights, as rings that a step writes one slot of."""
-
-    inputs: Float[Array, "P L D"]
-    keys: tuple[Float[Array, "H P K"], ...]
-    values: tuple[Float[Array, "H P K"], ...]
-    positions: tuple[Float[Array, "H P K"], ...]
-    cursor: Int[Array, ""]
-    filled: Int[Array, ""]
-
-
 class Transformer(Core):
     """A stack of transformer layers behind a linear embedding; no norm and no activation after the last layer.
 
-    `gate` is "none", "input", "output", "highway", "sigtanh" or "gru"; `norm_inputs` is the paper's identity map
-    reordering. TrXL is `gate="none", norm_inputs=False`; GTrXL has any gate and `norm_inputs=True`.
-    `head_dim=None` divides `d_model` among the heads; `gate_bias=None` is the paper's initial b_g.
+    `gate` is "none", "input", "output", "highway", "sigtanh" or "gru", or a class of one's own (`gtrxl.cores.gates.Gate`);
+    `norm_inputs` is the paper's identity map reordering. TrXL is `gate="none", norm_inputs=False`; GTrXL has any gate and
+    `norm_inputs=True`. `head_dim=None` divides `d_model` among the heads; `gate_bias=None` is the paper's initial b_g.
     `init_variance` is what a new linear map makes of inputs of variance 1. At 1/3 each submodule adds little to the stream at
     first; at 1, which is common in JAX and Sonnet, it adds as much as there is, and norm and gates matter (docs/reproduce.md).
     """
@@ -75,7 +59,7 @@ class Transformer(Core):
         head_dim: int | None = None,
         mlp: int | None = None,
         memory: int = 128,
-        gate: str = "gru",
+        gate: str | type[Gate] = "gru",
         gate_bias: float | None = None,
         init_variance: float = INIT_VARIANCE,
         norm_inputs: bool = True,
@@ -100,8 +84,7 @@ class Transformer(Core):
         at_least("mlp", mlp, least=1, hint="it is the hidden width of the position-wise MLP; the paper uses 512")
         if not 0 < init_variance < math.inf:
             raise CoreError(f"init_variance must be positive and finite, got {init_variance}; 1 keeps the size of what goes in")
-        if gate not in GATES:
-            raise CoreError(f"gate must be one of {', '.join(GATES)}, got {gate!r}")
+        find_gate(gate)
         embed_key, blocks_key = jax.random.split(key)
         self.embed = with_variance(Linear(input_size, d_model, key=embed_key), init_variance)
 
@@ -177,18 +160,75 @@ class Transformer(Core):
         horizon, code = self._window(states, resets)
         embedded = self.embed(xs.astype(DTYPES[self.dtype]))
         given = (self.blocks, embedded, jax.lax.stop_gradient(states.inputs), states.filled, horizon, code)
-        if native.usable(embedded.dtype) and native_acting.supports(self.blocks) and xs.shape[1] > 1:
-            ys, inputs = native_learning.unroll(through_layers, *given)
+        if self._native() and xs.shape[1] > 1:
+            ys, inputs = learning.unroll(through_layers, *given)
         else:
             ys, inputs = through_layers(*given)
         newest = jax.lax.stop_gradient(jnp.swapaxes(inputs, 0, 1))
         remembered = jnp.concatenate([states.inputs, newest], axis=2)[:, :, xs.shape[1] :]
         return ys.astype(jnp.float32), Memory(inputs=remembered, filled=jnp.minimum(horizon[:, -1] + 1, self.memory))
 
-    def openness(self, xs: Float[Array, "B T D_in"], states: Memory, resets: Bool[Array, "B T"]) -> Float[Array, "L 2"]:
-        """How far the two gates of each layer stand open on these steps: 0 passes the stream unchanged."""
-        if not self.blocks.norm_inputs or isinstance(self.blocks.gate_1, ResidualGate):
-            raise CoreError("openness needs a core with gates; trxl and trxl-i have none")
+    def step_streams(
+        self, x: Float[Array, "B D_in"], states: Memory | PreparedStreams | NativeMemory, reset: Bool[Array, " B"]
+    ) -> tuple[Float[Array, "B D"], Memory | PreparedStreams | NativeMemory]:
+        """One step of B streams, from states in any of their forms."""
+        if isinstance(states, NativeMemory):
+            return acting.step(x.astype(jnp.float32), states, reset, blocks=self.blocks)
+        if isinstance(states, Memory):
+            ys, states = self.unroll_streams(x[:, None], states, reset[:, None])
+            return ys[:, 0], states
+        act = partial(self.act, blocks=states.blocks)
+        memory = jax.lax.stop_gradient(states.memory)
+        if len(x) == 1:
+            y, memory = act(x[0], memory, reset[0])
+            return y[None], PreparedStreams(memory=memory, blocks=states.blocks)
+        axes = self._axes()
+        y, memory = jax.vmap(act, in_axes=(0, axes, 0), out_axes=(0, axes))(x, memory, reset)
+        return y, PreparedStreams(memory=memory, blocks=states.blocks)
+
+    def prepare_streams(self, states: Memory | PreparedStreams | NativeMemory, *, size: int) -> PreparedStreams | NativeMemory:
+        """Memories of B streams with what they can share kept once: for the native library, or for XLA."""
+        states = self.plain_streams(states, size=size)
+        if self._native() and type(self.embed) is Linear:
+            positions = self.positions()
+            return acting.prepare(self.embed, self.blocks, inputs=states.inputs, positions=positions, filled=states.filled)
+        if size == 1:
+            memory = self.prepare(jax.tree.map(lambda leaf: leaf[0], states))
+        else:
+            memory = jax.vmap(self.prepare, out_axes=self._axes())(states)
+        return PreparedStreams(memory=memory, blocks=self.unstacked())
+
+    def plain_streams(self, states: Memory | PreparedStreams | NativeMemory, *, size: int) -> Memory:
+        """The memories alone, oldest first."""
+        if isinstance(states, Memory):
+            return states
+        if isinstance(states, NativeMemory):
+            ring = states.inputs.shape[1]
+            oldest = (states.cursor + 1 + jnp.arange(ring - 1)) % ring
+            return Memory(inputs=jnp.swapaxes(states.inputs[:, oldest], 1, 2), filled=states.filled)
+        if size == 1:
+            return jax.tree.map(lambda leaf: leaf[None], self.plain(states.memory))
+        return jax.vmap(self.plain, in_axes=(self._axes(),))(states.memory)
+
+    def _axes(self) -> PreparedMemory:
+        """Axes for vmap: 0 for what belongs to a stream, None for what all of them share."""
+        shapes = jax.eval_shape(self.prepare, self.initial_state())
+        return eqx.tree_at(lambda of: (of.positions, of.cursor), jax.tree.map(lambda _: 0, shapes), (None, None))
+
+    def _native(self) -> bool:
+        """Whether the native library runs this stack here."""
+        if not kernels.usable(DTYPES[self.dtype]) or not described(self.blocks):
+            return False
+        return agreement.holds(type(self.blocks.gate_1), self.blocks.norm_inputs, make=Transformer)
+
+    def history(self, episode_steps: int) -> int:
+        """A layer sees M steps back, a stack of them L * M."""
+        return min(self.layers * self.memory, episode_steps)
+
+    def openness(self, xs: Float[Array, "B T D_in"], states: Memory, resets: Bool[Array, "B T"]) -> Float[Array, "L 2"] | None:
+        """How far the two gates of each layer stand open on these steps. None for TrXL and TrXL-I, which have none."""
+        if not self.blocks.norm_inputs or not self.blocks.gate_1.closes:
+            return None
         horizon, code = self._window(states, resets)
         memory_of = layer_memory(jax.lax.stop_gradient(states.inputs), states.filled)
 

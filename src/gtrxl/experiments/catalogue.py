@@ -27,7 +27,7 @@ class Goal:
 
 
 @dataclasses.dataclass(frozen=True)
-class Scale:
+class Size:
     """A set of runs at one scale: every model on every goal with every draw."""
 
     goals: tuple[Goal, ...]
@@ -51,7 +51,7 @@ class RunSet:
     """Runs that belong together, at every scale there is."""
 
     id: str
-    scales: Mapping[ScaleName, Scale]
+    scales: Mapping[ScaleName, Size]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,9 +94,9 @@ TINY_RECURRENT = {"layers": 1, "width": 16, "torso": 16, "hidden": 16}
 TINY_SETTINGS = {"streams": 8, "unroll": 16, "reports": 8}
 
 
-def _quick(goals: tuple[Goal, ...], models: tuple[Model, ...], *, draws: int = 2, environment: str = "grid") -> Scale:
+def _quick(goals: tuple[Goal, ...], models: tuple[Model, ...], *, draws: int = 2, environment: str = "grid") -> Size:
     """Minutes at most: a check that everything works."""
-    return Scale(goals, models, draws, environment, net=TINY, recurrent=TINY_RECURRENT, settings=TINY_SETTINGS, hours=0.03)
+    return Size(goals, models, draws, environment, net=TINY, recurrent=TINY_RECURRENT, settings=TINY_SETTINGS, hours=0.03)
 
 
 def _without_init(bias: float) -> Model:
@@ -126,16 +126,16 @@ RUNS: Mapping[str, RunSet] = {
             "final",
             {
                 "quick": _quick((Goal("t-maze:corridor=4+t-maze:corridor=6", 2048),), (LSTM, GRU)),
-                "laptop": Scale((Goal("lab12:height=24,width=32", 200_000),), (LSTM, GRU), 5, "dmlab30", hours=1.2),
-                "paper": Scale((Goal("dmlab30", 10_000_000_000),), (LSTM, GRU), 8, "dmlab30", preset="paper"),
+                "laptop": Size((Goal("lab12:height=24,width=32", 200_000),), (LSTM, GRU), 5, "dmlab30", hours=1.2),
+                "paper": Size((Goal("dmlab30", 10_000_000_000),), (LSTM, GRU), 8, "dmlab30", preset="paper"),
             },
         ),
         RunSet(
             "gates",
             {
                 "quick": _quick((Goal("grid-numpad", 2048),), ABLATION),
-                "laptop": Scale((Goal("grid-numpad", 800_000),), (*ABLATION, THIN), 5, "grid", net=DEEP, hours=0.5),
-                "paper": Scale((Goal("dmlab30", 10_000_000_000),), (*ABLATION, PAPER_THIN), 8, "dmlab30", preset="paper"),
+                "laptop": Size((Goal("grid-numpad", 800_000),), (*ABLATION, THIN), 5, "grid", net=DEEP, hours=0.5),
+                "paper": Size((Goal("dmlab30", 10_000_000_000),), (*ABLATION, PAPER_THIN), 8, "dmlab30", preset="paper"),
             },
         ),
         RunSet(
@@ -145,7 +145,7 @@ RUNS: Mapping[str, RunSet] = {
                     tuple(Goal(f"grid-numpad:size={n},episode_steps=20", 2048, f"{n} x {n}", n) for n in (2, 3)),
                     (_LONG_LSTM, GRU),
                 ),
-                "laptop": Scale(
+                "laptop": Size(
                     (
                         Goal("grid-numpad", 1_500_000, "2 x 2", 2),
                         Goal("grid-numpad-3x3", 8_000_000, "3 x 3", 3),
@@ -157,7 +157,7 @@ RUNS: Mapping[str, RunSet] = {
                     net={"init_variance": 1.0},
                     hours=1.5,
                 ),
-                "paper": Scale(
+                "paper": Size(
                     (
                         Goal("numpad-2x2", 150_000_000, "2 x 2", 2),
                         Goal("numpad-3x3", 1_000_000_000, "3 x 3", 3),
@@ -174,16 +174,16 @@ RUNS: Mapping[str, RunSet] = {
             "sensitivity",
             {
                 "quick": _quick((Goal("grid-numpad", 2048),), SENSITIVITY),
-                "laptop": Scale((Goal("grid-numpad", 400_000),), SENSITIVITY, 25, "grid", net=DEEP, hours=0.7),
-                "paper": Scale((Goal("memory-maze", 2_000_000_000),), SENSITIVITY, 25, "memory_maze", preset="paper"),
+                "laptop": Size((Goal("grid-numpad", 400_000),), SENSITIVITY, 25, "grid", net=DEEP, hours=0.7),
+                "paper": Size((Goal("memory-maze", 2_000_000_000),), SENSITIVITY, 25, "memory_maze", preset="paper"),
             },
         ),
         RunSet(
             "identity-init",
             {
                 "quick": _quick((Goal("grid-numpad", 2048),), _IDENTITY),
-                "laptop": Scale((Goal("grid-numpad", 800_000),), _IDENTITY, 10, "grid", net={**DEEP, "layers": 4}, hours=0.2),
-                "paper": Scale(
+                "laptop": Size((Goal("grid-numpad", 800_000),), _IDENTITY, 10, "grid", net={**DEEP, "layers": 4}, hours=0.2),
+                "paper": Size(
                     (Goal("memory-maze", 4_000_000_000),),
                     _IDENTITY,
                     10,
@@ -197,14 +197,14 @@ RUNS: Mapping[str, RunSet] = {
             "avm",
             {
                 "quick": _quick((Goal("t-maze:corridor=4", 2048),), (LSTM, GRU)),
-                "laptop": Scale(
+                "laptop": Size(
                     (Goal("psychlab_arbitrary_visuomotor_mapping:height=24,width=32,images=4", 200_000),),
                     (LSTM, GRU),
                     5,
                     "dmlab30",
                     hours=0.6,
                 ),
-                "paper": Scale(
+                "paper": Size(
                     (Goal("dmlab:psychlab_arbitrary_visuomotor_mapping", 2_000_000_000),),
                     (LSTM, GRU),
                     8,
@@ -219,14 +219,14 @@ RUNS: Mapping[str, RunSet] = {
                 "quick": _quick(
                     tuple(Goal(f"t-maze:corridor={n}", 2048, f"{n} steps", n) for n in (4, 8)), (_looking(16), LSTM, NONE)
                 ),
-                "laptop": Scale(
+                "laptop": Size(
                     tuple(Goal(f"t-maze:corridor={n}", 500_000, f"{n} steps", n) for n in _CORRIDORS),
                     _HORIZON,
                     5,
                     "grid",
                     hours=0.5,
                 ),
-                "paper": Scale(
+                "paper": Size(
                     tuple(Goal(f"t-maze:corridor={n}", 20_000_000, f"{n} steps", n) for n in (*_CORRIDORS, 192, 384, 768)),
                     (*_HORIZON, _looking(512)),
                     5,

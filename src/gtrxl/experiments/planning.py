@@ -5,14 +5,14 @@ import functools
 import re
 from typing import Any
 
-from gtrxl.cores import CORES, Transformer
-from gtrxl.envs.host import is_host
-from gtrxl.experiments.catalogue import EXPERIMENTS, RUNS, SCALES, Experiment, Goal, Scale
+from gtrxl.experiments.catalogue import EXPERIMENTS, RUNS, SCALES, Experiment, Goal, Size
 from gtrxl.experiments.draws import Draw, draw
 from gtrxl.experiments.errors import ExperimentError
 from gtrxl.experiments.models import Model
-from gtrxl.runtime import config as configs
-from gtrxl.runtime.config import Config
+from gtrxl.runs import settings as configs
+from gtrxl.runs.config import Config
+from gtrxl.runs.presets import looks_back
+from gtrxl.runs.tasks import run_tasks
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +33,7 @@ def experiment_of(name: str) -> Experiment:
     return EXPERIMENTS[name]
 
 
-def scale_of(runs: str, scale: str) -> Scale:
+def scale_of(runs: str, scale: str) -> Size:
     """A set of runs at a scale."""
     if scale not in SCALES:
         raise ExperimentError(f"scale must be one of {', '.join(SCALES)}, got {scale!r}; quick takes minutes")
@@ -52,23 +52,22 @@ def plan(runs: str, scale: str) -> tuple[Planned, ...]:
                     number,
                     experiment=runs,
                     environment=sizes.environment,
-                    narrow=model.core == "lstm" and is_host(goal.task),
+                    narrow=model.core == "lstm" and not run_tasks(goal.task).compiled,
                 )
                 name = f"{model.name}.{_slug(goal.task)}.{number:02d}"
                 planned.append(Planned(name, model, goal, drawn, _config(sizes, goal, model, drawn)))
     return tuple(planned)
 
 
-def _config(sizes: Scale, goal: Goal, model: Model, drawn: Draw) -> Config[Any]:
+def _config(sizes: Size, goal: Goal, model: Model, drawn: Draw) -> Config[Any]:
     base = configs.defaults(task=goal.task, core=model.core, preset=sizes.preset)
-    transformer = CORES[model.core][0] is Transformer
     return configs.change(
         base,
         {
             **sizes.settings,
             "seed": drawn.seed,
             "steps": round(goal.steps * model.steps),
-            "net": {**(sizes.net if transformer else sizes.recurrent), **model.net},
+            "net": {**(sizes.net if looks_back(model.core) else sizes.recurrent), **model.net},
             "learner": {**sizes.learner, **drawn.bounds},
         },
     )

@@ -19,20 +19,18 @@ from typing import Any, Literal
 import equinox as eqx
 import jax
 
-from gtrxl.envs.dmlab_levels import split_of
-from gtrxl.envs.host import is_host
-from gtrxl.envs.scores import load
-from gtrxl.envs.sets import make_tasks
 from gtrxl.experiments.catalogue import SCALES
 from gtrxl.experiments.errors import ExperimentError
 from gtrxl.experiments.planning import Planned, experiment_of, plan
-from gtrxl.runtime import config as configs
-from gtrxl.runtime.errors import first_line
-from gtrxl.runtime.metrics import read
-from gtrxl.runtime.provenance import provenance
-from gtrxl.runtime.runs import read_config
-from gtrxl.runtime.set_rows import Scale
-from gtrxl.runtime.sweeps import sweep
+from gtrxl.experiments.sweeps import sweep
+from gtrxl.gym.dmlab.levels import split_of
+from gtrxl.runs import settings as configs
+from gtrxl.runs.errors import first_line
+from gtrxl.runs.folder import read_config
+from gtrxl.runs.metrics import read
+from gtrxl.runs.provenance import provenance
+from gtrxl.runs.tasks import run_tasks
+from gtrxl.training.building import make_agent
 
 KEPT_POINTS = 100
 """Points of a run's curve that its row keeps."""
@@ -195,17 +193,10 @@ def _middle(rows: list[dict[str, Any]]) -> float | None:
 
 @functools.cache
 def _scores(task: str) -> dict[str, float] | None:
-    """The reference scores that are kept for a task: random, without memory, with a perfect one; of a set, its scale's ends."""
-    if is_host(task):
-        return None
-    tasks = make_tasks(task)
-    if len(tasks) > 1:
-        return Scale(tasks).lines or None
-    known = load().get(task)
-    if known is None:
-        return None
-    named = {"random": known.random, "no memory": known.memoryless, "perfect memory": known.best}
-    return {name: round(score, 4) for name, score in named.items() if score is not None}
+    """The reference scores of a compiled task: random, without memory, with a perfect one; of a set, its scale's ends."""
+    tasks = run_tasks(task)
+    lines = tasks.scales.lines if tasks.compiled else {}
+    return {name: round(score, 4) for name, score in lines.items()} or None
 
 
 _SIZES: dict[str, dict[str, int]] = {}
@@ -213,14 +204,12 @@ _SIZES: dict[str, dict[str, int]] = {}
 
 def _sizes(config: configs.Config[Any]) -> dict[str, int | None]:
     """How many parameters the agent has, and the bytes of its memory for one stream; None for tasks outside."""
-    from gtrxl.runtime.runs import make_agent
-
-    if is_host(config.task):
+    tasks = config.tasks
+    if not tasks.compiled:
         return {"parameters": None, "state_bytes": None}
-    wanted = json.dumps([config.task, config.core, configs.as_dict(config)["net"]])
+    wanted = json.dumps([config.task, config.core, config.core_args, configs.as_dict(config)["net"]])
     if wanted not in _SIZES:
-        tasks = make_tasks(config.task)
-        agent = eqx.filter_eval_shape(lambda: make_agent(config, tasks[0], jax.random.key(0), values=len(tasks)))
+        agent = eqx.filter_eval_shape(lambda: make_agent(config, tasks.shown, jax.random.key(0), values=len(tasks)))
         state = eqx.filter_eval_shape(lambda: agent.core.initial_state())
         leaves = jax.tree.leaves(eqx.filter(agent, lambda leaf: hasattr(leaf, "shape")))
         _SIZES[wanted] = {

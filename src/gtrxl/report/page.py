@@ -14,7 +14,7 @@ from typing import Any
 
 from gtrxl.report.errors import ReportError
 from gtrxl.report.rows import Found, read
-from gtrxl.report.sections import Section, sections
+from gtrxl.report.sections import ReportSection, sections
 from gtrxl.report.views import Table
 
 STYLE = Path(__file__).with_name("page.css")
@@ -53,7 +53,7 @@ def _write(file: Path, what: str | Iterable[Sequence[Any]]) -> None:
     whole.replace(file)
 
 
-def _page(made: list[Section], found: Found, beside: str) -> str:
+def _page(made: list[ReportSection], found: Found, beside: str) -> str:
     many = len({each.scale for each in made}) > 1
     links = " ".join(f'<a href="#{each.name}">{each.name if many else each.experiment.id}</a>' for each in made)
     problems = "".join(f"<li>{html.escape(each)}</li>" for each in found.problems)
@@ -86,7 +86,7 @@ compared, sizes of scores cannot. A score of 0 is the random policy's, 100 that 
 """
 
 
-def _article(section: Section, beside: str) -> str:
+def _article(section: ReportSection, beside: str) -> str:
     experiment, name = section.experiment, section.name
     about = experiment.about[:1].upper() + experiment.about[1:] if experiment.about[:2].isalpha() else experiment.about
     facts = "".join(f"<dt>{html.escape(key)}</dt><dd>{_value(key, value)}</dd>" for key, value in section.facts)
@@ -106,7 +106,7 @@ def _article(section: Section, beside: str) -> str:
 </article>"""
 
 
-def _figure(section: Section, beside: str) -> str:
+def _figure(section: ReportSection, beside: str) -> str:
     picture = section.picture
     legend = "".join(f'<li><span style="background:{paint}"></span>{html.escape(model)}</li>' for model, paint in picture.legend)
     panels = "".join(f"<div>{panel}</div>" for panel in picture.panels)
@@ -116,7 +116,7 @@ def _figure(section: Section, beside: str) -> str:
 <figcaption>{html.escape(picture.caption)} {links}</figcaption></figure>"""
 
 
-def _notes(section: Section) -> list[str]:
+def _notes(section: ReportSection) -> list[str]:
     """What is not in the averages."""
     notes = []
     if section.left_out:
@@ -141,7 +141,7 @@ def _table(rows: Table) -> str:
     return f"<table><thead><tr>{top}</tr></thead><tbody>{lines}</tbody></table>"
 
 
-def _text(made: list[Section], found: Found) -> str:
+def _text(made: list[ReportSection], found: Found) -> str:
     lines = []
     for section in made:
         lines.append(f"{section.experiment.id} ({section.scale}): {section.experiment.about}")

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from gtrxl.experiments.catalogue import RUNS, SCALES
+from gtrxl.tasks.scale import of_100
 
 Row = Mapping[str, Any]
 Kind = type | tuple[type, ...]
@@ -257,5 +258,5 @@ def normalised(row: Row, value: float) -> float | None:
     known = row.get("scores")
     if not isinstance(known, dict) or not {"random", "perfect memory"} <= set(known):
         return None
-    low, high = known["random"], known["perfect memory"]
-    return 100 * (value - low) / (high - low) if math.isfinite(high - low) and high != low else None
+    found = of_100(value, random=known["random"], best=known["perfect memory"])
+    return found if math.isfinite(found) else None

@@ -12,7 +12,7 @@ from gtrxl.report.views import VIEWS, Table
 
 
 @dataclasses.dataclass(frozen=True)
-class Section:
+class ReportSection:
     """One experiment at one scale."""
 
     experiment: Experiment
@@ -36,7 +36,7 @@ class Section:
         return f"{self.experiment.id}-{self.scale}"
 
 
-def sections(found: Found) -> list[Section]:
+def sections(found: Found) -> list[ReportSection]:
     """Every experiment that there are runs for, at every scale, in the order of the paper."""
     made = []
     for experiment in EXPERIMENTS.values():
@@ -48,13 +48,13 @@ def sections(found: Found) -> list[Section]:
     return made
 
 
-def _section(experiment: Experiment, scale: str, rows: Sequence[Row]) -> Section | None:
+def _section(experiment: Experiment, scale: str, rows: Sequence[Row]) -> ReportSection | None:
     wanted = [row for row in rows if not experiment.models or row["model"] in experiment.models]
     shown, left = usable(wanted)
     if not shown:
         return None
     made = VIEWS[experiment.view](experiment, shown)
-    return Section(
+    return ReportSection(
         experiment=experiment,
         scale=scale,
         picture=made.picture,

@@ -38,6 +38,12 @@ class Comparison:
         """What would hold."""
         return f"{self.higher} {self.relation} {self.lower}" + (f" on {self.where}" if self.where else "")
 
+    @property
+    def finding(self) -> str:
+        """What the runs show; the claim itself where they cannot tell."""
+        turned = dataclasses.replace(self, higher=self.lower, lower=self.higher)
+        return turned.claim if self.verdict == "contradicted" else self.claim
+
     def __str__(self) -> str:
         if self.verdict == "too few":
             return f"{self.claim}: too few runs"
@@ -87,18 +93,19 @@ def _wilson(flags: Sequence[bool]) -> tuple[float, float, float]:
 
 
 def sentence(comparisons: Sequence[Comparison]) -> str:
-    """In a sentence each, what holds and what does not."""
+    """In a sentence each, what holds and what does not. Of a claim that is contradicted, what is true instead is said: the claim
+    in its own words could be taken for a finding."""
     if not comparisons:
         return ""
     parts = {
         "holds": "Holds",
-        "contradicted": "The other way round",
+        "contradicted": "The opposite of the claim holds",
         "open": "Cannot be told from these runs",
         "too few": "Too few runs to say",
     }
     said = []
     for verdict, words in parts.items():
-        named = [each.claim for each in comparisons if each.verdict == verdict]
+        named = [each.finding for each in comparisons if each.verdict == verdict]
         if named:
             said.append(f"{words}: {'; '.join(named)}.")
     return " ".join(said)

@@ -1,4 +1,4 @@
-"""The contract as a check: `check_core(core)` runs every promise of `gtrxl.cores.contract` on anyone's core.
+"""The contracts as checks: `check_core(core)` runs every promise of `gtrxl.cores.contract` on anyone's core.
 
 B streams, T steps, D_in input width, D_out output width.
 
@@ -7,12 +7,26 @@ B streams, T steps, D_in input width, D_out output width.
     def test_my_core():
         check_core(MyCore(...))
 
-A core is any object with `input_size, output_size, initial_state, step, unroll, prepare, plain`. If it also has
-`memory` and `layers`, the window is checked: nothing further back than `layers * memory` steps is seen, that step is.
+A core is any object with `initial_state, step, unroll`; one without an `input_size` is checked with `check_core(core,
+input_size=...)`. What passes can be trained. If it also has `memory` and `layers`, the window is checked: nothing further back
+than `layers * memory` steps is seen, that step is.
 What fails is told in words, all of it at once, in one `ContractViolation`. Use a small core: a few seconds each.
+
+`check_task(task)` does the same for a compiled task and the promises of `gtrxl.tasks.contract`.
 """
 
 from gtrxl.testing.checks import TOLERANCE, TOLERANCE_BFLOAT16, check_core
 from gtrxl.testing.promises import PROMISES, Check, ContractViolation, Report
+from gtrxl.testing.tasks import TaskViolation, check_task
 
-__all__ = ["PROMISES", "TOLERANCE", "TOLERANCE_BFLOAT16", "Check", "ContractViolation", "Report", "check_core"]
+__all__ = [
+    "PROMISES",
+    "TOLERANCE",
+    "TOLERANCE_BFLOAT16",
+    "Check",
+    "ContractViolation",
+    "Report",
+    "TaskViolation",
+    "check_core",
+    "check_task",
+]

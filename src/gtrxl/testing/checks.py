@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from gtrxl.cores.contract import CALLS, offered
 from gtrxl.testing.probe import (
     CHUNK,
     WAYS,
@@ -33,6 +34,7 @@ DERIVATIVE_TOLERANCE = 0.1
 def check_core(
     core: Any,
     *,
+    input_size: int | None = None,
     steps: int | None = None,
     key: jax.Array | None = None,
     tolerance: float | None = None,
@@ -40,20 +42,22 @@ def check_core(
 ) -> Report:
     """Run the contract on a core: a `Report` of every check when all promises hold, else a `ContractViolation`.
 
-    `steps` is the length T of a segment, rounded up to a multiple of `CHUNK`; by default long enough for the window.
+    `input_size` is the width of one step's input, for a core that does not say it itself. `steps` is the length T of a
+    segment, rounded up to a multiple of `CHUNK`; by default long enough for the window.
     `memoryless=True` says that the core is meant to forget everything, and holds it to that. `tolerance` is relative;
     see `TOLERANCE`.
     """
     name = type(core).__name__
-    calls = ("input_size", "output_size", "initial_state", "step", "unroll", "prepare", "plain")
-    missing = [call for call in calls if not hasattr(core, call)]
-    if missing:
+    input_size = getattr(core, "input_size", None) if input_size is None else input_size
+    missing = [call for call in CALLS if not hasattr(core, call)]
+    missing += ["input_size"] * (input_size is None)
+    if missing or input_size is None:
         error = f"it has no {', '.join(missing)}"
         raise ContractViolation(Report(name, (Check("the calls exist", "looked the names up", np.inf, 0.0, error),), ()))
     exact = getattr(core, "dtype", "float32") != "bfloat16"
     if tolerance is None:
         tolerance = TOLERANCE if exact else TOLERANCE_BFLOAT16
-    probe = Probe(core, steps=steps, key=jax.random.key(0) if key is None else key, tolerance=tolerance)
+    probe = Probe(core, input_size=input_size, steps=steps, key=jax.random.key(0) if key is None else key, tolerance=tolerance)
     probe.attempt("the state is fixed", _check_state)
     if not probe.checks or all(check.held for check in probe.checks):  # nothing else can run on a state that changes shape
         probe.attempt("unroll equals steps", _check_agreement)
@@ -87,13 +91,13 @@ def _check_state(probe: Probe) -> None:
     promise, core = "the state is fixed", probe.core
     state = jax.tree.map(jnp.asarray, core.initial_state())
     x, reset = probe.xs[0, 0], probe.resets[0, 0]
-    fast = jax.eval_shape(core.prepare, state)
+    fast = jax.eval_shape(offered(core, "prepare"), state)
     ys, unrolled = jax.eval_shape(
         lambda xs, state, resets: core.unroll(xs, state, resets=resets), probe.xs[0], state, probe.resets[0]
     )
     y, stepped = jax.eval_shape(lambda x, state, reset: core.step(x, state, reset=reset), x, state, reset)
     y_fast, stepped_fast = jax.eval_shape(lambda x, state, reset: core.step(x, state, reset=reset), x, fast, reset)
-    returned = jax.eval_shape(core.plain, stepped_fast)
+    returned = jax.eval_shape(offered(core, "plain"), stepped_fast)
     for what, after, before in (
         ("unroll", unrolled, state),
         ("step", stepped, state),
@@ -103,9 +107,9 @@ def _check_state(probe: Probe) -> None:
         error = f"the state was {_described(before)} and became {_described(after)}"
         probe.holds(promise, f"compared the state before and after {what}", _types(after) == _types(before), error)
     for what, got, expected in (
-        ("step", y, (core.output_size,)),
-        ("a prepared step", y_fast, (core.output_size,)),
-        ("unroll", ys, (probe.steps, core.output_size)),
+        ("step", y, (probe.output_size,)),
+        ("a prepared step", y_fast, (probe.output_size,)),
+        ("unroll", ys, (probe.steps, probe.output_size)),
     ):
         error = f"got {list(got.shape)}, expected {list(expected)}"
         probe.holds(promise, f"looked at the shape of the output of {what}", tuple(got.shape) == expected, error)
@@ -277,7 +281,7 @@ def _check_window(probe: Probe) -> None:
         probe.left_out.append("the window: the core has no `memory` and `layers`")
         return
     steps = max(probe.steps, probe.window + 2)
-    xs = np.resize(probe.xs[0], (steps, probe.core.input_size))
+    xs = np.resize(probe.xs[0], (steps, probe.xs.shape[-1]))
     last = steps - 1 - probe.window
     fresh, resets = probe.of_stream(0, probe.fresh()), np.zeros(steps, bool)
     ys, _ = run_alone(probe.core, xs, fresh, resets)

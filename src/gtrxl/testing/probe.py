@@ -8,6 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from gtrxl.cores.contract import offered
+from gtrxl.cores.streams import output_size
 from gtrxl.testing.promises import Check
 
 CHUNK = 3
@@ -45,8 +47,8 @@ def run_prepared(core: Any, xs: Array, state: Any, resets: Array) -> tuple[jax.A
     """Many streams, step by step from prepared states."""
 
     def stream(xs: Array, state: Any, resets: Array) -> tuple[jax.Array, Any]:
-        ys, state = _scan_steps(core, xs, core.prepare(state), resets)
-        return ys, core.plain(state)
+        ys, state = _scan_steps(core, xs, offered(core, "prepare")(state), resets)
+        return ys, offered(core, "plain")(state)
 
     return jax.vmap(stream)(xs, state, resets)
 
@@ -84,7 +86,7 @@ def state_gradients(core: Any, xs: Array, state: Any, resets: Array) -> dict[str
     return {
         "through unroll": eqx.filter_grad(through_unroll)(state),
         "through step": eqx.filter_grad(through_step)(state),
-        "through step, into a prepared state": eqx.filter_grad(through_step)(core.prepare(state)),
+        "through step, into a prepared state": eqx.filter_grad(through_step)(offered(core, "prepare")(state)),
     }
 
 
@@ -96,7 +98,7 @@ class Probe:
 
     streams = 4
 
-    def __init__(self, core: Any, *, steps: int | None, key: jax.Array, tolerance: float):
+    def __init__(self, core: Any, *, input_size: int, steps: int | None, key: jax.Array, tolerance: float):
         memory, layers = getattr(core, "memory", None), getattr(core, "layers", None)
         self.core = core
         self.tolerance = tolerance
@@ -106,11 +108,12 @@ class Probe:
         self.checks: list[Check] = []
         self.left_out: list[str] = []
         self.random = np.random.default_rng(np.asarray(jax.random.key_data(key)))
-        shape = (self.streams, self.steps, core.input_size)
+        self.output_size = self.width_of_outputs(input_size)
+        shape = (self.streams, self.steps, input_size)
         self.xs = self.normal(shape)
         self.next_xs = self.normal(shape)
         self.other_xs = 100 * self.normal(shape)
-        self.weight = self.normal((core.output_size,))
+        self.weight = self.normal((self.output_size,))
         self.directions = self.normal(shape)
         self.other_core = self.with_other_weights()
         # Streams: no reset at all, one at the start, resets here and there, two in a row.
@@ -118,6 +121,13 @@ class Probe:
         resets[1, 0] = resets[2, 1] = resets[2, self.steps // 2] = resets[3, self.steps - 3] = resets[3, self.steps - 2] = True
         self.resets = resets
         self.no_resets = np.zeros(shape[:2], bool)
+
+    def width_of_outputs(self, input_size: int) -> int:
+        """As the core says it or a step shows it; of a core that cannot step, which the first check will tell, 1."""
+        try:
+            return output_size(self.core, input_size)
+        except Exception:  # whatever the user's core raises is found again, and told, by the checks
+            return 1
 
     def normal(self, shape: tuple[int, ...]) -> np.ndarray:
         return self.random.standard_normal(shape).astype(np.float32)
@@ -129,7 +139,7 @@ class Probe:
             if not eqx.is_inexact_array(leaf):
                 return leaf
             by = 1 + 0.1 * self.random.uniform(-1, 1, leaf.shape)
-            return jnp.asarray(np.asarray(leaf, np.float32) * by + 0.01 * self.normal(leaf.shape), leaf.dtype)
+            return jnp.asarray(_wide(leaf) * by + 0.01 * self.normal(leaf.shape), leaf.dtype)
 
         return jax.tree.map(moved, self.core)
 
@@ -139,7 +149,8 @@ class Probe:
         def noisy(leaf: Any) -> Any:
             if not eqx.is_inexact_array(leaf):
                 return leaf
-            return jnp.asarray(np.asarray(leaf, np.float32) + 100 * self.normal(leaf.shape), leaf.dtype)
+            noise = self.normal(leaf.shape) + (1j * self.normal(leaf.shape) if jnp.iscomplexobj(leaf) else 0)
+            return jnp.asarray(_wide(leaf) + 100 * noise, leaf.dtype)
 
         return jax.tree.map(noisy, state)
 
@@ -179,3 +190,8 @@ class Probe:
     def holds(self, promise: str, what: str, condition: bool, error: str) -> None:
         """Record something that is either so or not."""
         self.checks.append(Check(promise, what, 0.0 if condition else np.inf, 0.0, "" if condition else error))
+
+
+def _wide(leaf: Any) -> np.ndarray:
+    """In a type that NumPy computes in."""
+    return np.asarray(leaf, np.complex64 if jnp.iscomplexobj(leaf) else np.float32)

@@ -4,8 +4,8 @@ import dataclasses
 
 PROMISES: dict[str, tuple[str, str]] = {
     "the calls exist": (
-        "a core has input_size, output_size, initial_state, step, unroll, prepare and plain",
-        "a method that is missing; prepare and plain may return the state as it is",
+        "a core has initial_state, step and unroll, and says its input_size or is checked with check_core(core, input_size=...)",
+        "a method that is missing or spelled otherwise",
     ),
     "the state is fixed": (
         "step, unroll and plain return a state of the same structure, shapes and dtypes as they got, outputs are [D_out]",

@@ -1,0 +1,92 @@
+"""The trained agent of a run, found again."""
+
+import os
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from gtrxl.evaluation.compiled import CompiledAgent
+from gtrxl.evaluation.gym_agent import GymAgent
+from gtrxl.evaluation.trained_agent import TrainedAgent
+from gtrxl.networks.agent import Agent
+from gtrxl.runs.config import Config
+from gtrxl.runs.errors import RunError
+from gtrxl.runs.folder import Which, checkpoints_of, read_config
+from gtrxl.runs.tasks import CompiledTasks, GymTasks, RunTasks, run_tasks
+from gtrxl.tasks.sets import in_words
+from gtrxl.training.session import EnvFn, engine_of, know
+
+
+class Restored(NamedTuple):
+    """A checkpoint's agent, and what it was trained on."""
+
+    config: Config[Any]
+    tasks: RunTasks
+    agent: Agent
+    update: int
+
+
+def load(
+    run: str | os.PathLike[str],
+    which: Which | int = "best",
+    *,
+    task: str | None = None,
+    env_fn: EnvFn | None = None,
+    trust: bool = False,
+    **given: Any,
+) -> TrainedAgent:
+    """The trained agent of a run: of its best checkpoint, its last, or the one of an update.
+
+    `task` is the one it shall play: another with the same spaces, or one of those it was trained on (the first, if left out).
+    A run that was trained with somebody's own core, algorithm or `env_fn` is given it again (`core=MyCore`), or `trust=True` lets
+    it import what its settings name.
+    """
+    restored = restore_agent(run, which, env_fn=env_fn, trust=trust, **given)
+    return agents_of(restored.agent, restored.config, restored.tasks, task)[0]
+
+
+def restore_agent(
+    run: str | os.PathLike[str],
+    which: Which | int = "best",
+    *,
+    env_fn: EnvFn | None = None,
+    trust: bool = False,
+    **given: Any,
+) -> Restored:
+    """The settings, the tasks and the agent of a checkpoint. `best` falls back to the last when none has a score."""
+    know(env_fn, given)
+    config = read_config(run, trust=trust)
+    if env_fn is not None and config.tasks.compiled:
+        raise RunError(f"env_fn is for Gymnasium tasks, got one for {config.task}; leave it out")
+    engine = engine_of(config, env_fn)
+    checkpoints = checkpoints_of(Path(run), read_only=True)
+    if which == "best" and checkpoints.best is None:
+        which = "last"
+    state = engine.restore(checkpoints, which)
+    return Restored(config, engine.tasks, state.trained.agent, int(state.updates))
+
+
+def agents_of(agent: Agent, config: Config[Any], trained_on: RunTasks, other: str | None = None) -> list[TrainedAgent]:
+    """The agent in each task of its run, or in those of another name that are seen and acted on alike."""
+    if isinstance(trained_on, GymTasks):
+        gym, spaces = trained_on, trained_on.shown
+        if other is not None:
+            shown = {"mask_velocity": config.gym.mask_velocity, "previous": config.gym.previous}
+            chosen = run_tasks(other, **shown)
+            if not isinstance(chosen, GymTasks) or chosen.shown != spaces:
+                raise RunError(f"task must have the spaces of {config.task}, got {other}; change only what leaves them alone")
+            gym = chosen
+        return [GymAgent(agent=agent, task=task, spaces=spaces) for task in gym.task.tasks]
+    chosen = trained_on if other is None else run_tasks(other)
+    if not isinstance(chosen, CompiledTasks):
+        raise RunError(f"task must be compiled as {config.task} is, got {other}; Gymnasium tasks are trained on their own")
+    for task in chosen.tasks:
+        _check_spaces(task, trained_on.shown, name=config.task, other=chosen.name)
+    return [CompiledAgent(agent=agent, task=task) for task in chosen.tasks]
+
+
+def _check_spaces(task: Any, trained_on: Any, *, name: str, other: str) -> None:
+    if (task.observation_space, task.action_space) != (trained_on.observation_space, trained_on.action_space):
+        raise RunError(
+            f"task must have the spaces of {name}, got {other}: {in_words(task.observation_space)} to see, "
+            f"{in_words(task.action_space)} to act; change only what leaves them alone, such as the length of an episode"
+        )

@@ -1,0 +1,1 @@
+"""Tasks for people, in a browser."""

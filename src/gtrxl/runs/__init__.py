@@ -1,0 +1,1 @@
+"""A run's folder: settings, checkpoints, metric rows, and what is shown of them."""

@@ -1,0 +1,255 @@
+"""The settings of a run: one frozen record, checked when it is made.
+
+A core, a task and an algorithm are named: ours by a short name, anyone's by its place, `package.module:Class`.
+`presets.defaults` gives what is known to work; `settings` changes, writes and reads.
+"""
+
+import dataclasses
+import json
+import math
+from typing import Annotated, Any, Generic, Literal, TypeVar
+
+import tyro
+
+from gtrxl.algorithms import LEARNERS, VMPO, Learner
+from gtrxl.algorithms.catalogue import learner_class
+from gtrxl.cores.catalogue import core_arguments
+from gtrxl.cores.layers import INIT_VARIANCE
+from gtrxl.networks.vision import PAPER_CHANNELS, SMALL_CHANNELS
+from gtrxl.runs import tasks
+from gtrxl.runs.errors import RunError
+from gtrxl.runs.tasks import RunTasks
+
+L = TypeVar("L", bound=Learner)
+
+CHANNELS: dict[str, tuple[int, ...]] = {"tiny": (8, 16, 16), "small": SMALL_CHANNELS, "paper": PAPER_CHANNELS}
+"""Of the sections of the ResNet, by name."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Net:
+    """Sizes of the network. What a core has no use for (memory of an LSTM) is ignored by it."""
+
+    layers: int = 2
+    """Layers of the core; the paper's transformers have 12."""
+    width: int = 64
+    """Width of the core (d_model); the paper's transformers have 512."""
+    heads: int = 4
+    """Attention heads."""
+    head_dim: int = 16
+    """Width of a head."""
+    mlp: int = 64
+    """Hidden width of each layer's MLP."""
+    memory: int = 64
+    """Steps a transformer looks back, besides its own."""
+    gate_bias: float | None = None
+    """b_g; the paper's is 2 for GRU gates, 1 for others."""
+    init_variance: float = INIT_VARIANCE
+    """Variance of a transformer's new weights times their fan-in; 1 is usual elsewhere, less begins closer to the identity."""
+    skip: bool = False
+    """LSTM and GRU: skip connections and outputs side by side, as the paper's LSTM."""
+    torso: int = 64
+    """Width of the two tanh layers before the core."""
+    channels: Literal["tiny", "small", "paper"] = "small"
+    """Of the ResNet that pictures go through, section by section: 8, 16, 16; or 16, 32, 32; or the paper's 64, 128, 128."""
+    hidden: int = 64
+    """Hidden width of the policy's and the value's MLP."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """What the core computes in; weights stay float32."""
+
+    def __post_init__(self):
+        for name in ("torso", "hidden"):  # the core checks its own sizes
+            if getattr(self, name) < 1:
+                raise RunError(f"{name} must be at least 1, got {getattr(self, name)}; the default is {getattr(Net, name)}")
+        if self.channels not in CHANNELS:
+            raise RunError(f"channels must be one of {', '.join(CHANNELS)}, got {self.channels!r}; small learns on a CPU")
+        bias = self.gate_bias
+        if bias is not None and (isinstance(bias, bool) or not isinstance(bias, int | float) or not math.isfinite(bias)):
+            raise RunError(f"gate_bias must be a finite number, got {bias!r}; leave it out for the paper's")
+
+    def core_sizes(self, core: str) -> dict[str, Any]:
+        """Those of these settings that the core takes, by the names of its arguments."""
+        sizes = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)} | {"d_model": self.width}
+        return {name: sizes[name] for name in core_arguments(core) if name in sizes}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GymSettings:
+    """Gymnasium tasks (gym:ID): what the agent is shown."""
+
+    mask_velocity: bool = False
+    """Hide the velocities of a classic control task, so that it must be remembered where things were."""
+    previous: Literal["none", "action", "action+reward"] = "action"
+    """What is added to every observation: nothing, the previous action, or that and the reward it brought."""
+    raw_numbers: bool = False
+    """Take the floats of an observation as they are, not brought to a common size by their running mean and spread."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FleetSettings:
+    """Where tasks are stepped: inside the compiled program, or by actors that feed a learner."""
+
+    engine: Literal["auto", "device", "actors", "ray"] = "auto"
+    """`device`: task and learning in one compiled program; `actors`: Gymnasium tasks in processes of this machine; `ray`: the
+    same on a cluster; `auto`: what the task needs."""
+    actors: int = 0
+    """Processes that step tasks; 0 is one for each core of this machine."""
+    tasks: Annotated[int, tyro.conf.arg(name="tasks-per-actor")] = 0
+    """Tasks that each actor steps side by side; 0 shares the streams out among the actors."""
+    time_limit: float = 120.0
+    """Seconds that one call of a task may take before its actor is restarted."""
+    restarts: int = 10
+    """How often an actor is restarted without a whole unroll in between, before the run ends with its error."""
+    address: str | None = None
+    """Of a Ray cluster to join: `auto`, or host:port; without it --engine ray starts one on this machine."""
+
+    def __post_init__(self):
+        for name, least in {"actors": 0, "tasks": 0, "restarts": 0}.items():
+            if getattr(self, name) < least:
+                default = getattr(FleetSettings, name)
+                raise RunError(f"{name} must be at least {least}, got {getattr(self, name)}; the default is {default}")
+        if not 0 < self.time_limit < math.inf:
+            raise RunError(f"time_limit must be more than 0 seconds, got {self.time_limit}; the default is 120")
+        if self.address is not None and self.engine != "ray":
+            raise RunError(f"address must come with engine ray, got engine {self.engine!r}; add --engine ray")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config(Generic[L]):
+    """Everything that decides a run. The same settings and seed on the same machine give the same numbers."""
+
+    task: str = "grid-numpad"
+    """What to learn: a name from `gtrxl tasks`, arguments after a colon: grid-numpad:size=3,episode_steps=100; several with a
+    plus between them, or a set of them: lab-memory; gym:ID, any Gymnasium task: gym:CartPole-v1; jax:gymnax/ID; your own class,
+    package.module:Class; or a function that makes a Gymnasium task, env:package.module.function."""
+    core: str = "gtrxl-gru"
+    """What remembers: a name from `gtrxl cores`, or your own: package.module:Class."""
+    core_args: tuple[str, ...] = ()
+    """What your own core is made with besides --net's sizes: key=value, as many as you like."""
+    algorithm: str = "vmpo"
+    """How to learn: vmpo, ppo, vtrace, or your own: package.module:Class; --learner has its settings."""
+    seed: int = 0
+    """Decides the first weights, the task's and the policy's random numbers."""
+    steps: int = 3_000_000
+    """Frames to learn from: one is one observation of one stream."""
+    streams: int = 16
+    """Tasks played side by side: the batch."""
+    unroll: int = 32
+    """Steps of each stream that one update learns from; the paper uses 95."""
+    discount: float = 0.97
+    """How much a reward counts one step earlier: 0.97 looks about 33 steps ahead."""
+    popart_step: float = 1e-4
+    """How fast the statistics of PopArt follow the returns; 0 switches it off."""
+    pixel_control: float = 0.0
+    """Weight of the pixel-control loss, for tasks with one picture and one choice of action; the paper uses 2e-3, 0 is off."""
+    devices: int = 0
+    """Devices to spread the streams over; 0 takes all there are, on a CPU its cores. The number changes rounding only."""
+    reports: int = 100
+    """Rows of metrics in the whole run, about."""
+    checkpoint_every: int = 5
+    """Reports between two checkpoints; the last report always has one."""
+    gym: GymSettings = dataclasses.field(default_factory=GymSettings)
+    fleet: FleetSettings = dataclasses.field(default_factory=FleetSettings)
+    net: Net = dataclasses.field(default_factory=Net)
+    learner: L = dataclasses.field(default_factory=VMPO)  # pyright: ignore[reportAssignmentType]
+    """Settings of the algorithm."""
+
+    def __post_init__(self):
+        core_arguments(self.core)  # says what there is if there is no such core
+        self.core_arguments()
+        if not isinstance(self.learner, learner_class(self.algorithm)):
+            raise RunError(
+                f"algorithm must be one of {', '.join(LEARNERS)} and its learner's settings with it, "
+                f"got {self.algorithm!r} and {type(self.learner).__name__}; defaults(algorithm=...) gives both"
+            )
+        for name, least in {
+            "steps": 1,
+            "streams": 1,
+            "unroll": 1,
+            "devices": 0,
+            "reports": 1,
+            "checkpoint_every": 1,
+            "seed": 0,
+        }.items():
+            value = getattr(self, name)
+            if value < least:
+                usual = f"the default is {getattr(Config, name)}"
+                remedy = "leave it out for what the task is known to need" if name in ("steps", "streams", "unroll") else usual
+                raise RunError(f"{name} must be at least {least}, got {value}; {remedy}")
+        if self.seed >= 2**32:
+            raise RunError(f"seed must be less than 2**32, got {self.seed}; JAX looks at 32 bits of it")
+        if not 0 <= self.discount <= 1:
+            raise RunError(f"discount must be between 0 and 1, got {self.discount}; 0.97 looks about 33 steps ahead")
+        if not 0 <= self.popart_step < 1:
+            raise RunError(
+                f"popart_step must be at least 0 and less than 1, got {self.popart_step}; the paper uses 1e-4, 0 is off"
+            )
+        if not 0 <= self.pixel_control < math.inf:
+            raise RunError(f"pixel_control must be at least 0, got {self.pixel_control}; the paper uses 2e-3, 0 is off")
+        if self.streams % self.learner.minibatches:
+            raise RunError(
+                f"minibatches must divide streams, got {self.learner.minibatches} for {self.streams}; "
+                f"try --streams {self.learner.minibatches * max(1, self.streams // self.learner.minibatches)}"
+            )
+        object.__setattr__(self, "task", self._spelled())
+
+    @property
+    def tasks(self) -> RunTasks:
+        """What is learned, as the agent is shown it."""
+        return tasks.run_tasks(self.task, mask_velocity=self.gym.mask_velocity, previous=self.gym.previous)
+
+    def core_arguments(self) -> dict[str, Any]:
+        """What the core is made with: the sizes that it takes, and `core_args`."""
+        return self.net.core_sizes(self.core) | dict(map(_argument, self.core_args))
+
+    @property
+    def frames_per_update(self) -> int:
+        """Observations that one update learns from."""
+        return self.streams * self.unroll
+
+    @property
+    def updates_per_report(self) -> int:
+        """Whole target periods, so that a report always finds acting and online network the same."""
+        period = self.learner.target_period
+        return period * max(1, round(self.steps / (self.reports * self.streams * self.unroll * period)))
+
+    @property
+    def last_update(self) -> int:
+        """The update that the run ends with: whole reports, not fewer frames than were asked for."""
+        every = self.updates_per_report
+        return every * math.ceil(self.steps / (self.frames_per_update * every))
+
+    def _spelled(self) -> str:
+        """The task's one spelling; its engine is checked on the way."""
+        engine, learned = self.fleet.engine, self.tasks
+        if learned.compiled:
+            if engine not in ("auto", "device"):
+                raise RunError(
+                    f"engine must be device for a compiled task, got {engine!r} for {self.task}; "
+                    "its Gymnasium form (gym:gtrxl/..., see `gtrxl tasks`) runs on actors"
+                )
+            if self.gym != GymSettings():
+                raise RunError(f"mask_velocity and previous are for Gymnasium tasks, got {self.task}; write gym:ID")
+            if self.streams % len(learned):
+                raise RunError(
+                    f"streams must be a multiple of the {len(learned)} tasks, got {self.streams}; "
+                    f"try --streams {len(learned) * math.ceil(self.streams / len(learned))}"
+                )
+        elif engine == "device":
+            raise RunError(f"engine must be actors or ray for {self.task}, got 'device'; leave it out for actors on this machine")
+        return learned.name
+
+
+PARTS = ("gym", "fleet", "net", "learner")
+"""The fields of `Config` that are records themselves."""
+
+
+def _argument(text: str) -> tuple[str, Any]:
+    """key=value, the value as JSON or else as it stands."""
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip().isidentifier():
+        raise RunError(f"core_args must be key=value, got {text!r}; for example --core-args width=64 depth=2")
+    try:
+        return key.strip(), json.loads(value)
+    except ValueError:
+        return key.strip(), value

@@ -1,0 +1,101 @@
+"""Settings that are known to work, by task, core and algorithm: `small` learns on a CPU, `paper` has the paper's sizes.
+
+What is particular to a task it says itself (`Task.defaults`); docs/learning.md has the runs behind it.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any
+
+from gtrxl.algorithms import VMPO
+from gtrxl.algorithms.catalogue import learner_class
+from gtrxl.cores.catalogue import core_arguments
+from gtrxl.runs.config import Config, Net
+from gtrxl.runs.errors import RunError
+from gtrxl.runs.tasks import RunTasks, run_tasks
+
+_SMALL, _SMALL_RECURRENT = Net(), Net(layers=1, width=128)
+_PAPER = Net(
+    layers=12,
+    width=512,
+    heads=8,
+    head_dim=64,
+    mlp=512,
+    memory=512,
+    # The paper is silent about it: the default of the library that its authors use, with which TrXL fails as theirs did.
+    init_variance=1.0,
+    torso=256,
+    channels="paper",
+    hidden=256,
+)
+_PAPER_RECURRENT = Net(layers=3, width=256, skip=True, torso=256, channels="paper", hidden=256)
+_PAPER_BUDGETS: dict[str, dict[str, Any]] = {
+    "numpad": {"steps": 150_000_000},
+    "memory_maze": {"steps": 2_000_000_000},
+    "dmlab30": {"steps": 10_000_000_000, "pixel_control": 2e-3},
+}
+"""Frames, and what else belongs to each of the paper's environments; what it did not train is taken as Numpad."""
+SLOW_CALLS = 900.0
+"""Seconds for one call of DeepMind Lab: its mazes take a minute to compile, and many are compiled at once."""
+
+
+def defaults(
+    *, task: str = "grid-numpad", core: str = "gtrxl-gru", algorithm: str = "vmpo", preset: str = "small"
+) -> Config[Any]:
+    """What is known to work for a task and a core; the preset `paper` has the paper's sizes and settings."""
+    if preset not in PRESETS:
+        raise RunError(f"preset must be one of {', '.join(PRESETS)}, got {preset!r}; small learns on a laptop")
+    learned = run_tasks(task)
+    config = PRESETS[preset](learned, {"task": task, "core": core, "algorithm": algorithm})
+    if learned.alone:
+        config = dataclasses.replace(config, fleet=dataclasses.replace(config.fleet, time_limit=SLOW_CALLS))
+    return config
+
+
+def _small(learned: RunTasks, chosen: dict[str, str]) -> Config[Any]:
+    """Found to learn on a CPU."""
+    known, kind = learned.defaults, learner_class(chosen["algorithm"])
+    own: dict[str, Any] = dict(known.vmpo) if issubclass(kind, VMPO) else {}
+    learner = kind(**own)
+    net = _SMALL if looks_back(chosen["core"]) else _SMALL_RECURRENT
+    sizes: dict[str, Any] = {"streams": Config.streams, **known.sizes}
+    sizes["streams"] = _fitting(sizes["streams"], learned, learner.minibatches)
+    return Config(
+        **chosen,
+        **sizes,
+        net=dataclasses.replace(net, memory=known.memory),
+        learner=learner,
+    )
+
+
+def _paper(learned: RunTasks, chosen: dict[str, str]) -> Config[Any]:
+    """The paper's sizes and settings for Numpad, Memory Maze and DMLab-30."""
+    environment, kind = learned.defaults.paper, learner_class(chosen["algorithm"])
+    learner = kind.paper(environment) if issubclass(kind, VMPO) else kind()
+    return Config(
+        **chosen,
+        net=_PAPER if looks_back(chosen["core"]) else _PAPER_RECURRENT,
+        learner=learner,
+        streams=_fitting(128, learned, learner.minibatches),
+        unroll=95,
+        discount=0.99,
+        **_PAPER_BUDGETS[environment],
+    )
+
+
+PRESETS: dict[str, Callable[[RunTasks, dict[str, str]], Config[Any]]] = {"small": _small, "paper": _paper}
+
+
+def looks_back(core: str) -> bool:
+    """Whether a core keeps a window of steps: then it has the transformers' sizes, else the recurrent networks'."""
+    return "memory" in core_arguments(core)
+
+
+def _fitting(streams: int, learned: RunTasks, minibatches: int) -> int:
+    """The least number of streams that is not smaller and that the tasks of a run and the minibatches divide."""
+    if len(learned) == 1:
+        return streams
+    # Twice the tasks: then two devices have all of them, too.
+    share = math.lcm(2 * len(learned), minibatches)
+    return share * math.ceil(streams / share)

@@ -1,0 +1,1 @@
+"""Numpad and Grid Numpad: a hidden sequence of pads to find and repeat."""

@@ -1,0 +1,1 @@
+"""Scripted players: what a random policy and a perfect memory score."""

@@ -1,0 +1,193 @@
+"""One learner step inside the compiled program: unrolls in, new weights out. B streams, T steps, N tasks."""
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
+
+from gtrxl.algorithms import Inputs, Learner, masked, pixel_control, popart
+from gtrxl.algorithms.popart import PopArt
+from gtrxl.cores import State
+from gtrxl.networks.agent import Agent
+from gtrxl.training.rollout import Unroll, own_value
+
+Metrics = dict[str, Float[Array, ""]]
+T = TypeVar("T")
+
+
+class Batch(eqx.Module):
+    """Unrolls, the memory as it was before their first step, and the observation after their last."""
+
+    unroll: Unroll
+    memory: State
+    next_observation: PyTree
+    next_reset: Bool[Array, " B"]
+    task: Int[Array, " B"] | None = None
+    """Which task each stream plays; None if there is only one."""
+
+
+class Trained(eqx.Module):
+    """What learning changes."""
+
+    agent: Agent
+    multipliers: dict[str, Float[Array, ""]]
+    agent_optimiser: optax.OptState
+    multiplier_optimiser: optax.OptState
+    popart: PopArt
+
+
+class Update(eqx.Module):
+    """How a batch changes the weights: a learner with its optimisers, and PopArt."""
+
+    learner: Learner = eqx.field(static=True)
+    discount: float = eqx.field(static=True)
+    popart_step: float = eqx.field(static=True)
+    """0 switches PopArt off."""
+
+    axis: str | None = eqx.field(static=True, default=None)
+    """The device axis that the streams are spread over, inside `shard_map`; None for one device."""
+
+    pixel_control: float = eqx.field(static=True, default=0.0)
+    """Weight of the pixel-control loss; 0 leaves it out."""
+
+    dials: Mapping[str, float | Float[Array, ""]] | None = None
+    """The learner's dials where they are not to be built into the program."""
+
+    def start(self, agent: Agent) -> Trained:
+        """Before the first step."""
+        multipliers = self.learner.multipliers(agent.head.parts)
+        return Trained(
+            agent=agent,
+            multipliers=multipliers,
+            agent_optimiser=self.learner.optimiser().init(eqx.filter(agent, eqx.is_inexact_array)),
+            multiplier_optimiser=self.learner.multiplier_optimiser().init(multipliers),
+            popart=popart.init(agent.values),
+        )
+
+    def __call__(self, trained: Trained, batch: Batch, key: PRNGKeyArray) -> tuple[Trained, Metrics]:
+        """All epochs and minibatches of one batch, then the statistics of its returns."""
+        epochs, parts = self.learner.epochs, self.learner.minibatches
+        streams = len(batch.next_reset)
+        if epochs == parts == 1:
+            trained, metrics, targets = self._step(trained, batch)
+        else:
+
+            def part(trained: Trained, chosen: Array) -> tuple[Trained, Metrics]:
+                trained, metrics, _ = self._step(trained, jax.tree.map(lambda leaf: leaf[chosen], batch))
+                return trained, metrics
+
+            chosen = jax.vmap(lambda key: self.minibatches(key, streams))(jax.random.split(key, epochs))
+            trained, rows = jax.lax.scan(part, trained, chosen.reshape(epochs * parts, streams // parts))
+            metrics = jax.tree.map(jnp.mean, rows)
+            targets = self.learner.targets(self._inputs(trained.agent, trained.popart, batch)[0])
+        agent = trained.agent.seen(batch.unroll.observation, axis=self.axis)
+        trained = eqx.tree_at(lambda of: of.agent, trained, agent)
+        if self.popart_step:
+            # After the step, not before: one pass through the network serves both. The step was small, and it is
+            # the values in reward units that are kept.
+            valid, task = self._gather((batch.unroll.valid, batch.task))
+            new = popart.update(trained.popart, targets, valid, task, step=self.popart_step)
+            last = trained.agent.value.output
+            weight, bias = popart.preserve(last.weight, last.bias, old=trained.popart, new=new)
+            value = eqx.tree_at(lambda of: (of.output.weight, of.output.bias), trained.agent.value, (weight, bias))
+            agent = eqx.tree_at(lambda of: of.value, trained.agent, value)
+            trained = eqx.tree_at(lambda of: (of.agent, of.popart), trained, (agent, new))
+            metrics |= {"value_mean": jnp.mean(new.mean), "value_scale": jnp.mean(new.scale)}
+        return trained, metrics
+
+    def minibatches(self, key: PRNGKeyArray, streams: int) -> Int[Array, "parts B_part"]:
+        """Which of this device's streams each minibatch has. Of every `minibatches` neighbours each goes to another one, drawn by
+        their place among all streams: what is learned from together does not depend on the number of devices."""
+        parts = self.learner.minibatches
+        groups = jnp.arange(streams // parts)
+        first = 0 if self.axis is None else jax.lax.axis_index(self.axis) * len(groups)
+        keys = jax.vmap(lambda group: jax.random.fold_in(key, group))(first + groups)
+        order = jax.vmap(lambda key: jax.random.permutation(key, parts))(keys)
+        return (groups[:, None] * parts + order).T
+
+    def _step(self, trained: Trained, batch: Batch) -> tuple[Trained, Metrics, Float[Array, "B T"]]:
+        weights, rest = eqx.partition(trained.agent, eqx.is_inexact_array)
+
+        def loss(learned: tuple[Agent, dict[str, Array]]):
+            weights, multipliers = learned
+            agent: Agent = eqx.combine(weights, rest)
+            inputs, ys = self._inputs(agent, trained.popart, batch)
+            loss, metrics = self.learner.turned(self.dials or {}).loss(multipliers, inputs)
+            if self.pixel_control:
+                pixels = self.pixel_control * self._pixel_loss(agent, batch, ys)
+                loss, metrics = loss + pixels, metrics | {"loss": loss + pixels, "loss_pixel_control": pixels}
+            return loss, (metrics, self.learner.targets(inputs))
+
+        gradients, (metrics, targets) = jax.grad(loss, has_aux=True)((weights, trained.multipliers))
+        if self.axis:
+            # Every device takes the loss of the whole batch. The gradient of a gather adds up what all devices ask of one
+            # device's streams: n times too much on each, so that the mean over devices is the gradient of the whole.
+            gradients = jax.lax.pmean(gradients, self.axis)
+        gradient, gradient_of_multipliers = gradients
+        change, agent_optimiser = self.learner.optimiser().update(gradient, trained.agent_optimiser, weights)
+        moved, multiplier_optimiser = self.learner.multiplier_optimiser().update(
+            gradient_of_multipliers, trained.multiplier_optimiser, trained.multipliers
+        )
+        multipliers = self.learner.project(optax.apply_updates(trained.multipliers, moved))  # pyright: ignore[reportArgumentType]
+        metrics |= {"gradient_norm": optax.tree.norm(gradient), "weight_change": optax.tree.norm(change)}
+        trained = Trained(
+            agent=eqx.apply_updates(trained.agent, change),
+            multipliers=multipliers,
+            agent_optimiser=agent_optimiser,
+            multiplier_optimiser=multiplier_optimiser,
+            popart=trained.popart,
+        )
+        return trained, metrics, targets
+
+    def _inputs(self, agent: Agent, stats: PopArt, batch: Batch) -> tuple[Inputs, Float[Array, "B T_1 D"]]:
+        """What the network says of a batch, of all devices; and the core's outputs, of this one."""
+        unroll = batch.unroll
+        observations = jax.tree.map(_followed, unroll.observation, batch.next_observation)
+        resets = _followed(unroll.reset, batch.next_reset)
+        ys, _ = agent.recall(observations, batch.memory, resets=resets)
+        policy, values = agent.answer(ys)
+        policy = jax.tree.map(lambda leaf: leaf[:, :-1], policy)
+        value, streams = own_value(values, batch.task), len(resets)
+        shift, scale = (of if batch.task is None else of[batch.task] for of in (stats.mean, stats.scale))
+        inputs = Inputs(
+            reward=unroll.reward,
+            discount=jnp.where(unroll.terminated, 0.0, self.discount),
+            valid=unroll.valid,
+            log_prob=policy.log_prob(unroll.action),
+            behaviour_log_prob=unroll.behaviour.log_prob(unroll.action),
+            entropy=policy.entropy(),
+            kl=policy.kl_from(unroll.behaviour),
+            value=value,
+            # The value after the last step was not asked for when acting; the online one is the newest there is.
+            behaviour_value=jnp.concatenate([unroll.value, jax.lax.stop_gradient(value[:, -1:])], axis=1),
+            shift=jnp.broadcast_to(shift, (streams,)),
+            scale=jnp.broadcast_to(scale, (streams,)),
+        )
+        return self._gather(inputs), ys
+
+    def _pixel_loss(self, agent: Agent, batch: Batch, ys: Float[Array, "B T_1 D"]) -> Float[Array, ""]:
+        """The mean over the steps that count, of all devices."""
+        unroll = batch.unroll
+        assert agent.picture is not None
+        images = _followed(unroll.observation[agent.picture], batch.next_observation[agent.picture])
+        errors = pixel_control.errors(
+            action=unroll.action,
+            q=agent.pixel_values(ys),
+            images=images,
+            terminated=unroll.terminated,
+            valid=unroll.valid,
+        )
+        return masked.mean(*self._gather((errors, unroll.valid)))
+
+    def _gather(self, local: T) -> T:
+        """One device's streams -> those of all devices, on every device."""
+        return local if self.axis is None else jax.lax.all_gather(local, self.axis, tiled=True)
+
+
+def _followed(seen: Array, after: Array) -> Array:
+    """T steps, and what came after them."""
+    return jnp.concatenate([seen, after[:, None]], axis=1)

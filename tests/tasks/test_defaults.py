@@ -1,0 +1,39 @@
+"""The settings that each task is learned with: the numbers that the runs in docs/learning.md found, spelled out."""
+
+import pytest
+
+from gtrxl.tasks import TASKS, make_task
+from gtrxl.tasks.first_person.level import Level
+from gtrxl.tasks.t_maze import TMaze
+
+SIMPLE = {"eps_eta": 0.2, "eps_alpha": 0.02, "alpha_init": 0.3}
+PATIENT = {"eps_eta": 0.5, "eps_alpha": 0.03, "alpha_init": 5.0}
+ROLLING = {"lam": 0.95, "eps_eta": 0.2, "eps_covariance": 1e-3}
+PICTURES = {"lam": 0.95, "eps_eta": 0.2, "eps_alpha": 0.02, "eps_covariance": 1e-3, "alpha_init": 0.3, "learning_rate": 5e-4}
+
+KNOWN = {  # memory, sizes, V-MPO, the paper's domain
+    "grid-numpad": (64, {"steps": 5_000_000}, SIMPLE, "numpad"),
+    "grid-numpad-3x3": (100, {"steps": 30_000_000, "streams": 32}, PATIENT, "numpad"),
+    "grid-numpad-4x4": (200, {"steps": 30_000_000, "streams": 32}, PATIENT, "numpad"),
+    **dict.fromkeys(
+        ("numpad-2x2", "numpad-3x3", "numpad-4x4"),
+        (256, {"steps": 30_000_000, "streams": 32, "unroll": 64, "discount": 0.99}, ROLLING, "numpad"),
+    ),
+    "t-maze": (64, {"steps": 1_000_000}, SIMPLE | {"learning_rate": 3e-4}, "numpad"),
+    "recall": (64, {"steps": 1_000_000}, SIMPLE | {"learning_rate": 3e-4}, "numpad"),
+}
+SEEN = {"steps": 3_000_000, "streams": 32, "unroll": 32, "discount": 0.99}
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_the_settings_are_those_that_are_known_to_learn(name):
+    task = make_task(name)
+    found = task.defaults()
+    seen = (128, SEEN, PICTURES, "memory_maze" if name == "memory-maze" else "dmlab30")
+    memory, sizes, vmpo, paper = seen if isinstance(task, Level) else KNOWN[name]
+    assert (found.memory, found.sizes, dict(found.vmpo), found.paper) == (memory, sizes, vmpo, paper)
+
+
+@pytest.mark.parametrize(("corridor", "memory"), [(1, 64), (90, 100), (400, 256)])
+def test_memory_holds_an_episode_where_that_is_affordable(corridor, memory):
+    assert TMaze(corridor=corridor).defaults().memory == memory
