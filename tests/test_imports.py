@@ -30,7 +30,10 @@ MAY_USE = {
     },
 }  # fmt: skip
 """Room -> the rooms it may import from, besides itself and `ANYONE`."""
-LIGHT = {"tasks": {"scale", "defaults", "errors", "catalogue"}, "runs": {"scores", "metrics", "errors", "curves", "terminal"}}
+LIGHT = {
+    "tasks": {"scale", "defaults", "errors", "catalogue"},
+    "runs": {"scores", "metrics", "sealed", "errors", "curves", "terminal"},
+}
 """Of these rooms, the modules that need no JAX: all that `report` may use of them."""
 
 

@@ -11,6 +11,7 @@ import pytest
 
 import gtrxl
 from gtrxl.experiments import sweeps
+from gtrxl.runs import lock
 from gtrxl.runs.errors import RunError
 from gtrxl.runs.metrics import read
 
@@ -111,7 +112,7 @@ def test_what_others_work_on_is_left_for_the_end(tmp_path):
     left: deque[str] = deque(("one", "two", "three"))
     for name in left:
         (tmp_path / name).mkdir()
-    with sweeps._locked(tmp_path / "one"), sweeps._locked(tmp_path / "three"):
+    with lock.hold(tmp_path / "one"), lock.hold(tmp_path / "three"):
         assert [sweeps._next(tmp_path, left) for _ in range(3)] == ["two", "one", "three"]
     left = deque(("one", "two"))
     assert sweeps._next(tmp_path, left) == "one", "a lock that was let go is none"

@@ -1,5 +1,7 @@
 """What is saved comes back to the bit, a kill loses at most the checkpoint being written, and mistakes are one line."""
 
+import gc
+import json
 import os
 import resource
 import shutil
@@ -7,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import tracemalloc
 from pathlib import Path
 
 import equinox as eqx
@@ -215,7 +218,7 @@ def test_what_is_not_there_is_said(tmp_path):
         Checkpoints(tmp_path, keep_last=0)
 
 
-@pytest.mark.parametrize("damage", ["card.json", "state"])
+@pytest.mark.parametrize("damage", ["card.json", "state.safetensors"])
 def test_a_damaged_checkpoint_is_one_line(tmp_path, damage):
     Checkpoints(tmp_path).save(4, small(4))
     home = tmp_path / "4" / damage
@@ -269,3 +272,63 @@ assert Checkpoints({str(tmp_path)!r}).best is None
 assert not [name for name in sys.modules if name.startswith(("orbax", "tensorstore"))]
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_any_library_of_safetensors_reads_the_arrays(tmp_path):
+    from safetensors.numpy import load_file
+
+    tree = {"a": jnp.arange(6, dtype=jnp.float32).reshape(2, 3), "b": {"c": jnp.int8(-7)}, "flag": jnp.asarray([True])}
+    Checkpoints(tmp_path).save(1, tree)
+    found = load_file(tmp_path / "1" / "state.safetensors")
+    assert {name: (array.tolist(), str(array.dtype)) for name, array in found.items()} == {
+        "['a']": ([[0, 1, 2], [3, 4, 5]], "float32"), "['b']['c']": (-7, "int8"), "['flag']": ([True], "bool"),
+    }  # fmt: skip
+
+
+def write_as_before(home: Path, tree, *, step: int, score: float | None) -> None:
+    """A checkpoint as it was written before there were hashes: by Orbax, with a card of four fields."""
+    import orbax.checkpoint as ocp
+
+    leaves = {jax.tree_util.keystr(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}
+    arrays = {}
+    for name, leaf in leaves.items():
+        is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+        key = str(jax.random.key_impl(leaf)) if is_key else None
+        arrays[name] = {"shape": list(leaf.shape), "dtype": str(leaf.dtype), "key": key}
+        leaves[name] = jax.random.key_data(leaf) if is_key else leaf
+    with ocp.PyTreeCheckpointer() as writer:
+        writer.save(home / str(step) / "state", leaves)
+    (home / str(step) / "card.json").write_text(json.dumps({"step": step, "score": score, "arrays": arrays}))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_what_was_written_before_there_were_hashes_is_still_read(tmp_path):
+    tree = {"a": jnp.arange(3.0), "half": jnp.asarray([1.5], jnp.bfloat16), "key": jax.random.key(7), "n": jnp.int32(3)}
+    write_as_before(tmp_path, tree, step=4, score=2.5)
+    checkpoints = Checkpoints(tmp_path)
+    assert (checkpoints.latest, checkpoints.best, checkpoints.score(4), checkpoints.settings()) == (4, 4, 2.5, None)
+    assert_same(checkpoints.restore(jax.tree.map(blank, tree)), tree)
+    checkpoints.save(5, tree)
+    assert_same(checkpoints.restore(jax.tree.map(blank, tree), 5), tree)
+
+
+def test_saving_leaves_nothing_in_memory(tmp_path):
+    """TensorStore, which Orbax writes with, kept 12 kB of Python's memory and more of its own with each checkpoint."""
+    checkpoints = Checkpoints(tmp_path)
+    tree = {str(number): jnp.full((5,), number, jnp.float32) for number in range(20)}
+
+    def save(steps):
+        for step in steps:
+            checkpoints.save(step, tree, score=step, settings={"task": "t-maze"})
+        gc.collect()
+
+    save(range(5))
+    tracemalloc.start()
+    try:
+        save(range(5, 10))
+        before = tracemalloc.get_traced_memory()[0]
+        save(range(10, 25))
+        grown = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert grown < 15 * 500, f"{grown / 15:.0f} bytes with each"

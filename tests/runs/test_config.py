@@ -247,7 +247,7 @@ def test_a_file_that_cannot_be_read_says_which_and_why(name, tmp_path):
 def test_no_file_and_a_folder_are_no_settings(tmp_path):
     with pytest.raises(RunError, match=r"there is no file .*none.json; a run keeps its settings in RUN/config.json"):
         configs.read(tmp_path / "none.json")
-    with pytest.raises(RunError, match=r"cannot read .*: Is a directory; a run keeps"):
+    with pytest.raises(RunError, match=r".* cannot be read: Is a directory; RUN/config.json of any run"):
         configs.read(tmp_path)
 
 

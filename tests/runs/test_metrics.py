@@ -1,8 +1,8 @@
 """Rows survive a kill, resume to the same bytes and read back to the same bits; TensorBoard gets the same numbers."""
 
-import importlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,8 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gtrxl.runs import sealed
+from gtrxl.runs.boards import NoBoard
 from gtrxl.runs.errors import RunError
-from gtrxl.runs.metrics import CLOCK_FIELDS, Board, Callback, Metrics, NoBoard, Rows, WandB, read, without_clock
+from gtrxl.runs.metrics import CLOCK_FIELDS, Callback, Metrics, Rows, check_whole, read, read_result, without_clock
 from gtrxl.runs.scores import late
 
 
@@ -136,8 +138,88 @@ def test_what_cannot_be_written_or_read_is_one_line(tmp_path):
     with pytest.raises(RunError, match="there are no metrics at"):
         read(tmp_path / "none.jsonl")
     (tmp_path / "bad.jsonl").write_text('{"a": 1}\nnot a row\n{"a": 2}\n')
-    with pytest.raises(RunError, match=r"line 2 is not: b'not a row'; remove that line"):
+    with pytest.raises(RunError, match=r"line 2 is not: b'not a row'; remove that line, or let `gtrxl resume` do it"):
         read(tmp_path / "bad.jsonl")
+
+
+ROW = {"updates": 0, "frames": 0, "episodes": 3, "seconds": 1.5, "return_mean": 0.25, "loss": -1.25e-07, "gates": [[0.5], None]}
+
+
+def test_every_line_is_plain_json_with_a_checksum_that_is_no_part_of_the_row(tmp_path):
+    line = write_all(tmp_path / "m.jsonl", [ROW])
+    kept = json.loads(line)
+    assert list(kept) == [*ROW, "check"]
+    assert {name: kept[name] for name in ROW} == ROW
+    assert read(tmp_path / "m.jsonl") == [ROW]
+
+
+def test_no_flipped_bit_gives_other_rows(tmp_path):
+    """Each is noticed and named by its line; at the end of the file a row that is torn is as good as not there."""
+    path = tmp_path / "m.jsonl"
+    rows = [ROW | {"updates": n} for n in range(3)]
+    whole = write_all(path, rows)
+    noticed = 0
+    for bit in range(0, 8 * len(whole), 5):
+        flipped = bytearray(whole)
+        flipped[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(flipped)
+        try:
+            found = read(path)
+        except RunError as error:
+            noticed += 1
+            assert "\n" not in str(error)
+            assert re.search(r"must be (a JSON object|as it was written), line \d is not", str(error))
+        else:
+            assert found in (rows, rows[:2]), bit
+    assert noticed > 8 * len(whole) / 5 * 0.8
+
+
+GARBAGE = [
+    b"not a row", b"", b"{}", b"[1, 2]", b"null", b"\xff\xfe\x00", b"[" * 100_000, b'{"updates": 1, "frames": 100}',
+    b'{"updates": "x", "frames": 1, "episodes": 1, "seconds": 1, "return_mean": 1}', b'{"updates": 1, "check": "00000000"}',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("garbage", GARBAGE)
+@pytest.mark.parametrize("older", [False, True])
+def test_going_on_drops_a_damaged_line_and_keeps_those_before_and_after_it(tmp_path, garbage, older):
+    path = tmp_path / "m.jsonl"
+    rows = [ROW | {"updates": n} for n in range(4)]
+    lines = [json.dumps(row).encode() for row in rows] if older else write_all(path, rows).splitlines()
+    path.write_bytes(b"\n".join([*lines[:2], garbage, *lines[2:], b""]))
+    file = Rows(path)
+    assert file.truncate_after(updates=2) == [3]
+    file.write(rows[3])
+    file.close()
+    assert read(path) == rows
+    assert (tmp_path / "m.jsonl.damaged").read_bytes() == garbage + b"\n"
+    assert Rows(path).truncate_after(updates=9) == []
+
+
+def test_rows_that_are_older_than_checksums_are_taken_as_they_are(tmp_path):
+    path = tmp_path / "m.jsonl"
+    path.write_text("".join(json.dumps(ROW | {"updates": n}) + "\n" for n in range(2)))
+    file = Rows(path)
+    assert file.truncate_after(updates=5) == []
+    file.write(ROW | {"updates": 2})
+    file.close()
+    assert read(path) == [ROW | {"updates": n} for n in range(3)]
+
+
+def test_a_result_says_how_a_run_ended_or_is_one_line(tmp_path):
+    assert read_result(tmp_path) == {}
+    sealed.write(tmp_path / "result.json", {"status": "finished", "updates": 40})
+    assert read_result(tmp_path) == {"status": "finished", "updates": 40}
+    check_whole(tmp_path, [{"updates": 40}], read_result(tmp_path))
+    with pytest.raises(
+        RunError, match=r"metrics\.jsonl must have the rows until update 40, got those until 20; the others are lost"
+    ):
+        check_whole(tmp_path, [{"updates": 20}], read_result(tmp_path))
+    for content in (b'{"status": "fini', b"[]", b"{}", b'{"status": 5}', b"\xff", b"[" * 100_000):
+        (tmp_path / "result.json").write_bytes(content)
+        with pytest.raises(RunError, match=r"result\.json must .*; `gtrxl resume .*` writes it again") as said:
+            read_result(tmp_path)
+        assert "\n" not in str(said.value)
 
 
 def test_the_clock_is_the_only_thing_left_out_of_comparisons():
@@ -145,164 +227,18 @@ def test_the_clock_is_the_only_thing_left_out_of_comparisons():
     assert set(row) - set(without_clock(row)) == set(CLOCK_FIELDS)
 
 
-def events(folder) -> list:
-    """What TensorBoard's files in a folder hold, record by record: length, checksum, event, checksum."""
-    from tensorboardX.proto import event_pb2
+def test_what_one_writer_raises_leaves_no_other_one_open(tmp_path):
+    class Fragile(NoBoard):
+        def close(self):
+            raise RunError("no")
 
-    found = []
-    for file in sorted(folder.iterdir()):
-        data = file.read_bytes()
-        while data:
-            length = int.from_bytes(data[:8], "little")
-            found.append(event_pb2.Event.FromString(data[12 : 12 + length]))  # pyright: ignore[reportAttributeAccessIssue]
-            data = data[16 + length :]
-    return found
-
-
-def drawn(folder) -> dict[str, list[tuple[int, float]]]:
-    found: dict[str, list[tuple[int, float]]] = {}
-    for event in events(folder):
-        for value in event.summary.value:
-            found.setdefault(value.tag, []).append((event.step, value.simple_value))
-    return found
-
-
-def test_the_board_draws_every_finite_number_against_frames(tmp_path, capfd):
-    metrics = Metrics(Rows(tmp_path / "m.jsonl"), Board(tmp_path / "board"))
-    metrics.write({"frames": 100, "updates": 1, "loss": jnp.float32(0.5), "return_mean": None, "gate": jnp.asarray([0.25, 1.0])})
-    metrics.write({"frames": 200, "updates": 2, "loss": np.nan, "task": "grid", "solved": {"a": 3}})
-    metrics.close()
-    assert drawn(tmp_path / "board") == {
-        "loss": [(100, 0.5)],
-        "gate/0": [(100, 0.25)],
-        "gate/1": [(100, 1.0)],
-        "solved/a": [(200, 3.0)],
-    }
-    assert [row["updates"] for row in read(tmp_path / "m.jsonl")] == [1, 2]
-    assert capfd.readouterr() == ("", "")
-
-
-def test_a_resumed_board_hides_what_came_after_the_frame_it_resumes_at(tmp_path):
-    board = Board(tmp_path, resume_at=300)
-    board.write({"frames": 400, "loss": 1.0})
-    board.close()
-    # TensorBoard drops what it read before a START from its step on.
-    assert [event.step for event in events(tmp_path) if event.session_log.status == event.session_log.START] == [301]
-
-
-def test_no_board_draws_nothing_and_a_bad_folder_for_one_is_said(tmp_path):
-    quiet = NoBoard()
-    metrics = Metrics(Rows(tmp_path / "m.jsonl"), quiet)
-    metrics.write({"frames": 1})
-    metrics.close()
-    assert [entry.name for entry in tmp_path.iterdir()] == ["m.jsonl"]
-    (tmp_path / "file").write_text("")
-    with pytest.raises(RunError, match="TensorBoard cannot write to"):
-        Board(tmp_path / "file" / "board")
-
-
-STAND_IN = '''
-"""What Weights & Biases does with a run, as far as we use it: it keeps what it is told, and refuses to go back in steps."""
-import os
-
-runs = {}
-
-
-class Run:
-    def __init__(self, told):
-        self.told, self.logged, self.finished = told, [], False
-        self.offline = os.environ.get("WANDB_MODE") == "offline"
-
-    @property
-    def url(self):
-        assert not self.offline, "it would warn"
-        return "https://wandb.invalid/" + self.told["id"]
-
-    @property
-    def step(self):
-        return self.logged[-1][0] + 1 if self.logged else 0
-
-    def log(self, data, step):
-        assert step >= self.step, "a step that went back would be dropped with a warning"
-        self.logged.append((step, data))
-
-    def finish(self):
-        self.finished = True
-
-
-def init(**told):
-    if os.environ.get("WANDB_MODE") == "broken":
-        raise RuntimeError("api_key not configured (no-tty).\\nmore of it")
-    assert told["resume"] == "allow"
-    return runs.setdefault(told["id"], Run(told))
-'''
-
-
-@pytest.fixture
-def wandb(tmp_path, monkeypatch):
-    """A module named wandb that stands in for the real one."""
-    home = tmp_path / "site"
-    home.mkdir()
-    (home / "wandb.py").write_text(STAND_IN)
-    monkeypatch.syspath_prepend(str(home))
-    monkeypatch.delitem(sys.modules, "wandb", raising=False)
-    yield importlib.import_module("wandb")
-    sys.modules.pop("wandb", None)
-
-
-def test_weights_and_biases_gets_every_finite_number_at_its_frames_with_the_settings(wandb, tmp_path, capfd):
-    folder = tmp_path / "runs" / "first"
-    metrics = Metrics(Rows(folder / "m.jsonl"), WandB(folder, settings={"core": "lstm", "learner": {"lam": np.float32(0.5)}}))
-    metrics.write({"frames": 100, "updates": 1, "loss": jnp.float32(0.5), "return_mean": None, "gate": jnp.asarray([0.25, 1.0])})
-    metrics.write({"frames": 200, "updates": 2, "loss": np.nan, "task": "grid", "solved": {"a": 3}})
-    metrics.close()
-    (run,) = wandb.runs.values()
-    assert run.told | {"id": ""} == {
-        "id": "", "resume": "allow", "dir": str(folder), "project": "gtrxl", "name": "first",
-        "config": {"core": "lstm", "learner": {"lam": 0.5}}, "settings": {"silent": True, "console": "off"},
-    }  # fmt: skip
-    assert run.logged == [
-        (100, {"frames": 100, "updates": 1, "loss": 0.5, "gate/0": 0.25, "gate/1": 1.0}),
-        (200, {"frames": 200, "updates": 2, "solved/a": 3}),
-    ]
-    assert run.finished
-    assert capfd.readouterr() == ("", "")
-
-
-def test_a_resumed_run_goes_on_in_the_same_run_there_and_repeats_nothing(wandb, tmp_path):
-    for reports in (rows_of([1, 2, 3]), rows_of([3, 4])):  # killed after the third, gone on with from the second
-        board = WandB(tmp_path, settings={})
-        for report in reports:
-            board.write(report)
-        board.close()
-    (run,) = wandb.runs.values()
-    assert [step for step, _ in run.logged] == [100, 200, 300, 400]
-    assert json.loads((tmp_path / "wandb.json").read_text()) == {"id": run.told["id"]}
-    other = tmp_path / "other"
-    other.mkdir()
-    WandB(other, settings={})
-    assert len(wandb.runs) == 2
-
-
-def test_it_has_an_address_unless_it_is_offline(wandb, tmp_path, monkeypatch):
-    (tmp_path / "one").mkdir()
-    (tmp_path / "two").mkdir()
-    assert (WandB(tmp_path / "one", settings={}).address or "").startswith("https://wandb.invalid/")
-    monkeypatch.setenv("WANDB_MODE", "offline")
-    assert WandB(tmp_path / "two", settings={}).address is None
-
-
-def test_what_keeps_weights_and_biases_from_working_is_one_line(wandb, tmp_path, monkeypatch):
-    monkeypatch.setenv("WANDB_MODE", "broken")
-    with pytest.raises(RunError, match=r"written to: api_key not configured \(no-tty\); `wandb login` once, or WANDB") as said:
-        WandB(tmp_path, settings={})
-    assert "\n" not in str(said.value)
-    (tmp_path / "wandb.json").write_text("{}")
-    with pytest.raises(RunError, match=r"wandb\.json must hold the id of the run at Weights & Biases: 'id'; remove it"):
-        WandB(tmp_path, settings={})
-    monkeypatch.setitem(sys.modules, "wandb", None)
-    with pytest.raises(RunError, match=r"Weights & Biases must be installed .*; pip install 'gtrxl\[wandb\]'"):
-        WandB(tmp_path, settings={})
+    rows = Rows(tmp_path / "m.jsonl")
+    closed = []
+    last = NoBoard()
+    last.close = lambda: closed.append(True)
+    with pytest.raises(RunError, match="no"):
+        Metrics(rows, Fragile(), last).close()
+    assert (rows._file, closed) == (-1, [True])
 
 
 def test_a_callback_gets_each_row_as_plain_python_after_it_is_on_disk(tmp_path):

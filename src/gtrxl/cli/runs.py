@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gtrxl.runs.folder import Run
 
 DIVERGED, INTERRUPTED = 3, 130
-Checkpoint = Literal["best", "last"]
+Checkpoint = Literal["best", "last"] | int
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -188,6 +188,8 @@ class Resume:
     """Frames in all, if the run shall be longer than it was made for: 2M, 1e6."""
     devices: int | None = None
     """Devices of each host, if another number than before; 0 takes all there are."""
+    checkpoint: Checkpoint = "last"
+    """Where to go on from: the last checkpoint, the best, or that of an update. What is later is dropped, and done again."""
     outputs: tyro.conf.OmitArgPrefixes[Outputs] = Outputs()
     own_code: tyro.conf.OmitArgPrefixes[OwnCode] = OwnCode()
     hosts: tyro.conf.OmitArgPrefixes[Hosts] = Hosts()
@@ -202,7 +204,8 @@ class Resume:
         trust = self.own_code.known()
         if not self.outputs.quiet:
             _say_that_compiling_takes_long(self.run_, None, trust=trust)
-        return _ended(resume(self.run_, steps=self.steps, devices=self.devices, trust=trust, **self.outputs.chosen()))
+        chosen = {"steps": self.steps, "devices": self.devices, "checkpoint": self.checkpoint}
+        return _ended(resume(self.run_, trust=trust, **chosen, **self.outputs.chosen()))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -216,7 +219,7 @@ class Eval:
     seed: int = 0
     """Decides the episodes."""
     checkpoint: Checkpoint = "best"
-    """Which agent: of the best report, or the last."""
+    """Which agent: of the best report, of the last checkpoint, or of an update that there is a checkpoint of."""
     greedy: bool = False
     """Take the likeliest action instead of drawing one."""
     task: str | None = None
@@ -276,7 +279,7 @@ class Watch:
     seed: int = 0
     """Decides the episode."""
     checkpoint: Checkpoint = "best"
-    """Which agent: of the best report, or the last."""
+    """Which agent: of the best report, of the last checkpoint, or of an update that there is a checkpoint of."""
     greedy: bool = False
     """Take the likeliest action instead of drawing one."""
     secret: bool = False
@@ -318,7 +321,7 @@ class Export:
     to: Path | None = None
     """The file to write, ending in .safetensors; RUN/agent.safetensors if left out."""
     checkpoint: Checkpoint = "best"
-    """Which agent: of the best report, or the last."""
+    """Which agent: of the best report, of the last checkpoint, or of an update that there is a checkpoint of."""
     own_code: tyro.conf.OmitArgPrefixes[OwnCode] = OwnCode()
 
     def run(self) -> None:

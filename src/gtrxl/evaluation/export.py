@@ -15,10 +15,10 @@ import gtrxl
 from gtrxl.evaluation.loading import agents_of, restore_agent
 from gtrxl.evaluation.trained_agent import TrainedAgent
 from gtrxl.networks.agent import Agent
-from gtrxl.runs import settings
-from gtrxl.runs.errors import RunError, first_line
-from gtrxl.runs.folder import Which
-from gtrxl.runs.metrics import read
+from gtrxl.runs import sealed, settings
+from gtrxl.runs.errors import RunError, first_line, say
+from gtrxl.runs.folder import Which, read_rows
+from gtrxl.runs.metrics import read_result
 from gtrxl.runs.scores import late
 from gtrxl.training.building import make_agent
 from gtrxl.training.session import EnvFn, know, tasks_of
@@ -48,7 +48,7 @@ def export(
         "version": gtrxl.__version__,
         "update": update,
         "frames": update * config.streams * config.unroll,
-        "return_late_in_training": late(read(Path(run) / "metrics.jsonl")),
+        "return_late_in_training": _late_return(Path(run)),
         "random": lines.get("random"),
         "best": lines.get("perfect memory", lines.get("human")),
         "parameters": int(sum(array.size for array in arrays.values())),
@@ -74,7 +74,7 @@ def load_export(path: str | os.PathLike[str], *, env_fn: EnvFn | None = None, tr
     path = Path(path)
     pair = f"{path} and its card {path.with_suffix('.json').name}"
     try:
-        card = json.loads(path.with_suffix(".json").read_text())
+        card = sealed.parse(path.with_suffix(".json").read_bytes())
         arrays = load_file(path)
     except OSError as error:
         raise RunError(f"cannot read {pair}: {error.strerror or error}; `gtrxl export RUN` makes both") from error
@@ -98,6 +98,15 @@ def load_export(path: str | os.PathLike[str], *, env_fn: EnvFn | None = None, tr
 
     agent = jax.tree_util.tree_map_with_path(filled, like)
     return agents_of(agent, config, tasks)[0]
+
+
+def _late_return(run: Path) -> float | None:
+    """None as well where the rows are damaged, which is said: the weights are none the worse for it."""
+    try:
+        return late(read_rows(run, read_result(run)))
+    except RunError as error:
+        say(str(error))
+        return None
 
 
 def named(agent: Agent) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from gtrxl.evaluation.gym_agent import GymAgent
 from gtrxl.evaluation.trained_agent import TrainedAgent
 from gtrxl.networks.agent import Agent
 from gtrxl.runs.config import Config
-from gtrxl.runs.errors import RunError
+from gtrxl.runs.errors import RunError, say
 from gtrxl.runs.folder import Which, checkpoints_of, read_config
 from gtrxl.runs.tasks import CompiledTasks, GymTasks, RunTasks, run_tasks
 from gtrxl.tasks.sets import in_words
@@ -59,9 +59,12 @@ def restore_agent(
         raise RunError(f"env_fn is for Gymnasium tasks, got one for {config.task}; leave it out")
     engine = engine_of(config, env_fn)
     checkpoints = checkpoints_of(Path(run), read_only=True)
-    if which == "best" and checkpoints.best is None:
-        which = "last"
-    state = engine.restore(checkpoints, which)
+    if isinstance(which, str):
+        for said in checkpoints.damaged_cards().values():
+            say(f"{said}; it is passed over")
+        if which == "best" and checkpoints.best is None:
+            which = "last"
+    state = engine.restore(checkpoints, checkpoints.find(which))  # a run that is under way may have another last one soon
     return Restored(config, engine.tasks, state.trained.agent, int(state.updates))
 
 

@@ -26,8 +26,8 @@ from gtrxl.experiments.sweeps import sweep
 from gtrxl.gym.dmlab.levels import split_of
 from gtrxl.runs import settings as configs
 from gtrxl.runs.errors import first_line
-from gtrxl.runs.folder import read_config
-from gtrxl.runs.metrics import read
+from gtrxl.runs.folder import read_config, read_rows
+from gtrxl.runs.metrics import read_result
 from gtrxl.runs.provenance import provenance
 from gtrxl.runs.tasks import run_tasks
 from gtrxl.training.building import make_agent
@@ -120,8 +120,8 @@ def _read(file: Path) -> list[dict[str, Any]]:
 def _row(planned: Planned, folder: Path, runs: str, scale: str) -> dict[str, Any] | None:
     if not (folder / "metrics.jsonl").exists() or not (folder / "config.json").exists():
         return None
-    rows = read(folder / "metrics.jsonl")
-    result = json.loads((folder / "result.json").read_text()) if (folder / "result.json").exists() else {}
+    result = read_result(folder)  # before the rows, which may become more
+    rows = read_rows(folder, result)
     # The folder's own settings: the plan may have changed since, and what was not run must not be said.
     config, last = read_config(folder), rows[-1] if rows else {}
     made = provenance(folder)

@@ -18,21 +18,21 @@ import dataclasses
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from gtrxl import machine
-from gtrxl.runs import provenance
+from gtrxl.runs import lock, provenance
 from gtrxl.runs import settings as configs
 from gtrxl.runs.config import Config
 from gtrxl.runs.errors import RunError, first_line
-from gtrxl.runs.folder import Run, checkpoints_of, read_config, read_run
+from gtrxl.runs.folder import Run, has_begun, read_config, read_rows, read_run
+from gtrxl.runs.metrics import read_result
 from gtrxl.training import programs
 from gtrxl.training.actors.ray_cluster import join
 from gtrxl.training.session import resume, train
@@ -88,16 +88,15 @@ def sweep(
 def perform(folder: str | os.PathLike[str]) -> None:
     """Does what is left of one planned run, in this process, when no other one works on it."""
     home = Path(folder)
-    with _locked(home):
+    with lock.hold(home, wait=True), lock.lend(home):
         planned = configs.read(home / "planned.json", trust=True)  # the sweep's own, written by whoever asked for it
         if _is_done(home):
             return
         provenance.write(home)
         programs.keep(home.parent / ".compiled", worth=0.0)
-        if (home / "config.json").exists() and checkpoints_of(home, read_only=True).latest is not None:
+        if has_begun(home):
             resume(home, board=False)
         else:  # nothing was learned yet
-            (home / "config.json").unlink(missing_ok=True)
             train(planned, run=home, board=False)
 
 
@@ -121,46 +120,23 @@ def _check(home: Path, name: str, config: Config[Any]) -> None:
 
 def _plan(folder: Path, config: Config[Any]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    whole = folder / f"planned.json.{os.getpid()}"
-    configs.write(config, whole)
-    whole.replace(folder / "planned.json")
+    configs.write(config, folder / "planned.json")
 
 
 def _is_done(folder: Path) -> bool:
-    return (folder / "config.json").exists() and read_run(folder).status in DONE
-
-
-@contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Waits for any other process that works on this run. The lock goes with its process, however that ends."""
-    with (folder / "lock").open("a+") as file:
-        with contextlib.suppress(ImportError, OSError):  # not on Windows, nor on every network drive
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX)
-        file.truncate(0)
-        file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
-        file.flush()
-        yield
+    """Whether nothing is left to do, nor to mend: a result or a row that is damaged is the run's own to put right."""
+    with contextlib.suppress(RunError):
+        result = read_result(folder)
+        read_rows(folder, result)
+        return (folder / "config.json").exists() and result.get("status") in DONE
+    return False
 
 
 def _next(home: Path, left: deque[str]) -> str:
     """Takes the first run that nobody works on; where others work on all of them, the first one, which waits for its lock."""
-    name = next((name for name in left if not _is_taken(home / name)), left[0])
+    name = next((name for name in left if lock.holder(home / name) is None), left[0])
     left.remove(name)
     return name
-
-
-def _is_taken(folder: Path) -> bool:
-    """Whether a process works on this run now."""
-    with contextlib.suppress(ImportError, OSError), (folder / "lock").open("a") as file:
-        import fcntl
-
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-    return False
 
 
 @runtime_checkable

@@ -3,7 +3,6 @@
 A record is one run: task, core, seed, command, and its points (frames, seconds, return).
 """
 
-import json
 import statistics
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -12,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from gtrxl.runs import sealed
+from gtrxl.runs.metrics import read, read_result
 from gtrxl.runs.scores import late
 
 Record = Mapping[str, Any]
@@ -31,10 +32,10 @@ KEPT_POINTS = 60
 
 def record(folder: Path, *, command: str) -> dict[str, Any]:
     """What a figure needs of one run's folder."""
-    config = json.loads((folder / "config.json").read_text())
-    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    config = sealed.read(folder / "config.json", remedy="leave this run out")
+    result = read_result(folder) or {"status": "unfinished"}
+    rows = read(folder / "metrics.jsonl")
     seen = [row for row in rows if row["return_mean"] is not None]
-    result = json.loads((folder / "result.json").read_text()) if (folder / "result.json").exists() else {"status": "unfinished"}
     return {
         "task": config["task"],
         "core": config["core"],

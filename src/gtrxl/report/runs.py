@@ -17,8 +17,9 @@ import numpy as np
 
 from gtrxl.report.errors import ReportError
 from gtrxl.report.learning_curves import points_of
-from gtrxl.runs.errors import RunError, first_line
-from gtrxl.runs.metrics import read
+from gtrxl.runs import sealed
+from gtrxl.runs.errors import RunError
+from gtrxl.runs.metrics import check_whole, read, read_result
 from gtrxl.runs.scores import late
 from gtrxl.tasks import scale
 
@@ -195,14 +196,11 @@ def compare_runs(folders: Sequence[Path]) -> Compared:
 def read_record(folder: Path) -> RunRecord:
     """One run. It may be under way, and need not have begun."""
     begun = (folder / "config.json").exists()
+    result = read_result(folder) if begun else {}  # before the rows, which may become more
     settings = _settings(folder / ("config.json" if begun else "planned.json"))
     file = folder / "metrics.jsonl"
-    rows = [row for row in read(file) if isinstance(row.get("frames"), int)] if begun and file.exists() else []
-    rows = [
-        {"episodes": 0, "seconds": 0.0, **row, "return_mean": row.get("return_mean") if row.get("episodes") else None}
-        for row in rows
-    ]
-    result = _object(folder / "result.json") if begun and (folder / "result.json").exists() else {}
+    rows = [_filled(row) for row in read(file) if isinstance(row.get("frames"), int)] if begun and file.exists() else []
+    check_whole(folder, rows, result)
     mean = late(rows)
     of_100, levels = _on_scale(settings.get("task"), mean, rows, result)
     speeds = [row["frames_per_second"] for row in rows if isinstance(row.get("frames_per_second"), int | float)]
@@ -221,8 +219,10 @@ def read_record(folder: Path) -> RunRecord:
 
 def _filled(row: dict[str, Any]) -> dict[str, Any]:
     """A row with what is read of it; a return without an episode that it is of counts for nothing."""
-    mean = row.get("return_mean") if row.get("episodes") else None
-    return {"seconds": 0.0, **row, "return_mean": mean, "episodes": row.get("episodes") or 0}
+    episodes, seconds, mean = (row.get(name) for name in ("episodes", "seconds", "return_mean"))
+    known = isinstance(episodes, int) and episodes > 0 and isinstance(mean, int | float)
+    seconds = seconds if isinstance(seconds, int | float) else 0.0
+    return {**row, "seconds": seconds, "return_mean": mean if known else None, "episodes": episodes if known else 0}
 
 
 def said(value: Any) -> str:
@@ -273,13 +273,7 @@ def _settings(file: Path) -> dict[str, Any]:
 
 
 def _object(file: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(file.read_text())
-    except (OSError, ValueError) as error:
-        raise ReportError(f"{file} must be JSON: {first_line(error)}; the run is left out") from error
-    if not isinstance(found, dict):
-        raise ReportError(f"{file} must hold one JSON object, got {type(found).__name__}; the run is left out")
-    return found
+    return sealed.read(file, remedy="the run is left out")
 
 
 def _differing(runs: Sequence[RunRecord]) -> tuple[tuple[str, ...], tuple[str, ...]]:

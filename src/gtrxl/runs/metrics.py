@@ -1,20 +1,27 @@
-"""Metric rows: one line of JSON for each report on disk; the same to TensorBoard, Weights & Biases, a function of one's own.
+"""Metric rows: one line of JSON for each report on disk; the same to boards, and to a function of one's own.
 
-Numbers are written so that reading them gives the same bits. JSON has no NaN and no infinity: both are written as null.
+Numbers are written so that reading them gives the same bits. JSON has no NaN and no infinity: both are written as null. The last
+field of a line, `check`, is a checksum of the others: a number that was changed since is noticed. It is no part of a row.
 """
 
+import contextlib
 import json
 import math
 import os
-import secrets
-from collections.abc import Callable, Iterator, Mapping
+import re
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from gtrxl.runs import sealed
 from gtrxl.runs.errors import RunError, first_line
 
 # What a clock says differs between two runs that are otherwise the same to the bit.
 CLOCK_FIELDS = ("seconds", "frames_per_second")
+CHECK = "check"
+STATUSES = ("finished", "stopped", "diverged", "failed")
+"""How a run can end."""
 
 
 class Rows:
@@ -34,7 +41,8 @@ class Rows:
 
     def write(self, row: Mapping[str, Any]) -> None:
         """Append one row; on return the system has it."""
-        line = json.dumps(_as_json(row), allow_nan=False).encode() + b"\n"
+        plain = as_json(row)
+        line = json.dumps(plain | {CHECK: check_of(plain)}, allow_nan=False).encode() + b"\n"
         try:
             written = os.write(self._file, line)
             # A disk that fills up takes the beginning of a line first.
@@ -43,16 +51,28 @@ class Rows:
         except OSError as error:
             raise self._cannot_write(error) from error
 
-    def truncate_after(self, *, updates: int) -> None:
-        """Remove the rows later than `updates`: a resumed run writes them again. The file changes at once or not at all."""
-        lines = self.path.read_bytes().splitlines(keepends=True)
-        kept = [line for line in lines if json.loads(line).get("updates", 0) <= updates]
+    def truncate_after(self, *, updates: int) -> list[int]:
+        """Remove the rows later than `updates`: a resumed run writes them again. The file changes at once or not at all.
+
+        Lines that are damaged go too, into a file of their own beside it; returns their numbers.
+        """
+        content = self.path.read_bytes()
+        lines = content.split(b"\n")[:-1]
+        kept, bad = [], {}
+        for number, (line, row) in enumerate(zip(lines, _rows(lines), strict=True), start=1):
+            if row is None or not (_is_checked(line) or is_usable(row)):
+                bad[number] = line
+            elif row.get("updates", 0) <= updates:
+                kept.append(line)
         if len(kept) == len(lines):
-            return
+            return []
         fresh = self.path.with_name(self.path.name + ".new")
         try:
+            if bad:
+                with self.path.with_name(self.path.name + ".damaged").open("ab") as file:
+                    file.writelines(line + b"\n" for line in bad.values())
             with fresh.open("wb") as file:
-                file.writelines(kept)
+                file.writelines(line + b"\n" for line in kept)
                 file.flush()
                 os.fsync(file.fileno())
             fresh.replace(self.path)
@@ -60,6 +80,7 @@ class Rows:
             self._file = self._open()
         except OSError as error:
             raise self._cannot_write(error) from error
+        return list(bad)
 
     def close(self) -> None:
         """Nothing can be written after this."""
@@ -77,7 +98,7 @@ class Rows:
         tail = content[content.rfind(b"\n") + 1 :]
         if not tail:
             return
-        if _is_whole(tail):
+        if _parsed(tail) is not None:
             os.write(self._file, b"\n")
         else:
             os.ftruncate(self._file, len(content) - len(tail))
@@ -99,117 +120,58 @@ class NoRows:
 
 
 def read(path: str | Path) -> list[dict[str, Any]]:
-    """All rows of a file, without a torn last line; it may be being written."""
+    """All rows of a file, without a torn last line; it may be being written. A damaged line is said by its number."""
     try:
         content = Path(path).read_bytes()
     except OSError as error:
         raise RunError(f"there are no metrics at {path}: {first_line(error)}; a run writes its rows to metrics.jsonl") from error
     lines = content.split(b"\n")
-    if not _is_whole(lines[-1]):
+    if _parsed(lines[-1]) is None:
         lines.pop()
     rows = []
-    for number, line in enumerate(lines, start=1):
-        if not _is_whole(line):
-            raise RunError(f"every line of {path} must be a JSON object, line {number} is not: {line[:60]!r}; remove that line")
-        rows.append(json.loads(line))
+    for number, (line, row) in enumerate(zip(lines, _rows(lines), strict=True), start=1):
+        if row is None:
+            what = "be a JSON object" if _parsed(line) is None else "be as it was written"
+            raise RunError(
+                f"every line of {path} must {what}, line {number} is not: {line[:60]!r}; "
+                "remove that line, or let `gtrxl resume` do it"
+            )
+        rows.append(row)
     return rows
+
+
+def read_result(folder: Path) -> dict[str, Any]:
+    """How a run ended; empty while it is under way, or if it was killed. Read it before the rows: they may become more."""
+    file = folder / "result.json"
+    if not file.exists():
+        return {}
+    remedy = f"`gtrxl resume {folder}` writes it again"
+    found = sealed.read(file, remedy=remedy)
+    if found.get("status") not in STATUSES:
+        raise RunError(f"{file} must say how the run ended, got status {found.get('status')!r:.40}; {remedy}")
+    return found
+
+
+def check_whole(folder: Path, rows: Sequence[Mapping[str, Any]], result: Mapping[str, Any]) -> None:
+    """Raises if a run has fewer rows than it ended with."""
+    last, ended = rows[-1].get("updates", 0) if rows else 0, result.get("updates", 0)
+    if isinstance(last, int) and isinstance(ended, int) and last < ended:
+        raise RunError(
+            f"{folder / 'metrics.jsonl'} must have the rows until update {ended}, got those until {last}; "
+            f"the others are lost, and `gtrxl resume {folder}` goes on without them"
+        )
+
+
+def is_usable(row: Mapping[str, Any]) -> bool:
+    """Whether a row has what is read of every row of a run."""
+    whole = all(type(row.get(name)) is int for name in ("frames", "updates", "episodes"))
+    seconds, mean = row.get("seconds"), row.get("return_mean", "none")
+    return whole and isinstance(seconds, int | float) and (mean is None or isinstance(mean, int | float))
 
 
 def without_clock(row: Mapping[str, Any]) -> dict[str, Any]:
     """The part of a row that is the same in every run with the same settings."""
     return {name: value for name, value in row.items() if name not in CLOCK_FIELDS}
-
-
-class Board:
-    """TensorBoard: every number of a row under its name, against the frames; lists and dicts as `name/part`.
-
-    `resume_at` is the number of frames at which a resumed run goes on; TensorBoard then hides what was drawn after it.
-    """
-
-    def __init__(self, folder: str | Path, *, resume_at: int | None = None):
-        from tensorboardX import SummaryWriter
-
-        try:
-            # Frames beyond the last that counts are hidden, and the last itself is not drawn again.
-            self._writer = SummaryWriter(str(folder), purge_step=None if resume_at is None else resume_at + 1)
-        except OSError as error:
-            raise RunError(f"TensorBoard cannot write to {folder}: {first_line(error)}; choose another folder") from error
-
-    def write(self, row: Mapping[str, Any]) -> None:
-        """Draw every finite number of a row at its `frames`."""
-        for name, value in _numbers(_as_json(row)):
-            if name not in ("frames", "updates"):
-                self._writer.add_scalar(name, value, global_step=int(row["frames"]))
-
-    def close(self) -> None:
-        """Finish writing."""
-        self._writer.close()
-
-
-class NoBoard:
-    """Draws nothing."""
-
-    def write(self, row: Mapping[str, Any]) -> None:
-        """Draw nothing."""
-
-    def close(self) -> None:
-        """Nothing to finish."""
-
-
-class WandB:
-    """Weights & Biases: every number of a row under its name, against the frames; parts as `name/part`.
-
-    The id of its run is kept in `folder`, the run's own, so that a resumed run goes on in the same one. Without a network
-    WANDB_MODE=offline keeps everything in that folder, for `wandb sync` later. `settings` are shown beside the curves.
-    """
-
-    def __init__(self, folder: str | Path, *, settings: Mapping[str, Any], project: str = "gtrxl"):
-        try:
-            import wandb
-        except ImportError as error:
-            raise RunError(
-                f"Weights & Biases must be installed to be written to, got {first_line(error)}; pip install 'gtrxl[wandb]'"
-            ) from error
-        folder = Path(folder)
-        told = {"project": project, "name": folder.absolute().name, "config": _as_json(settings), "dir": str(folder)}
-        kept = _kept_id(folder / "wandb.json")
-        quiet = {"silent": True, "console": "off"}  # its own lines would be drawn over by the live view
-        try:
-            self._run = wandb.init(id=kept, resume="allow", settings=quiet, **told)
-        except Exception as error:  # it has many kinds, and none that covers all
-            raise RunError(
-                f"Weights & Biases cannot be written to: {first_line(error).rstrip('.')}; "
-                "`wandb login` once, or WANDB_MODE=offline for a machine without a network"
-            ) from error
-
-    @property
-    def address(self) -> str | None:
-        """Where the curves are to be seen; None offline."""
-        return None if self._run.offline else self._run.url
-
-    def write(self, row: Mapping[str, Any]) -> None:
-        """Every finite number of a row, at its `frames`. What a resumed run writes again is the same, and is there already."""
-        frames = int(row["frames"])
-        if frames >= self._run.step:
-            self._run.log(dict(_numbers(_as_json(row))), step=frames)
-
-    def close(self) -> None:
-        """Finish writing."""
-        self._run.finish()
-
-
-def _kept_id(file: Path) -> str:
-    """The id that is in this file; a new one is put there if there is none."""
-    try:
-        if file.exists():
-            return str(json.loads(file.read_text())["id"])
-        fresh = secrets.token_hex(8)
-        file.write_text(json.dumps({"id": fresh}) + "\n")
-        return fresh
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise RunError(
-            f"{file} must hold the id of the run at Weights & Biases: {first_line(error)}; remove it to begin another one there"
-        ) from error
 
 
 class Callback:
@@ -221,7 +183,7 @@ class Callback:
     def write(self, row: Mapping[str, Any]) -> None:
         """Call it. What it raises ends the run: a mistake that is passed over would be found when the run is over."""
         try:
-            self._function(_as_json(row))
+            self._function(as_json(row))
         except Exception as error:
             raise RunError(
                 f"the callback {_name(self._function)} failed at {row.get('frames', 0)} frames: {type(error).__name__}: "
@@ -261,36 +223,65 @@ class Metrics:
 
     def close(self) -> None:
         """Finish writing."""
-        for writer in self._writers:
-            writer.close()
+        with contextlib.ExitStack() as closing:  # each is closed, whatever another one raises
+            for writer in reversed(self._writers):
+                closing.callback(writer.close)
 
 
-def _as_json(value: Any) -> Any:
+def as_json(value: Any) -> Any:
     """Plain Python of a row: arrays become numbers or lists, what is not finite becomes None."""
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {str(name): _as_json(part) for name, part in value.items()}
+        return {str(name): as_json(part) for name, part in value.items()}
     if isinstance(value, list | tuple):
-        return [_as_json(part) for part in value]
+        return [as_json(part) for part in value]
     return value
 
 
-def _numbers(row: Any, name: str = "") -> Iterator[tuple[str, float]]:
+def numbers(row: Any, name: str = "") -> Iterator[tuple[str, float]]:
     """Every number in a row of plain Python, with its path as name."""
     if isinstance(row, int | float) and not isinstance(row, bool):
         yield name, float(row)
     elif isinstance(row, dict | list):
         parts = row.items() if isinstance(row, dict) else enumerate(row)
         for part, value in parts:
-            yield from _numbers(value, f"{name}/{part}" if name else str(part))
+            yield from numbers(value, f"{name}/{part}" if name else str(part))
 
 
-def _is_whole(line: bytes) -> bool:
-    """Whether a line is a complete row: its closing brace is its last byte, so no part of it is valid."""
+def check_of(row: Mapping[str, Any]) -> str:
+    """A checksum of a row's content."""
+    return f"{zlib.crc32(json.dumps(row, sort_keys=True).encode()):08x}"
+
+
+def _parsed(line: bytes) -> dict[str, Any] | None:
+    """The object that a line is; its closing brace is its last byte, so no part of it is one."""
     try:
-        return isinstance(json.loads(line), dict)
+        found = sealed.parse(line)
     except ValueError:
-        return False
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _is_checked(line: bytes) -> bool:
+    return CHECK in (_parsed(line) or ())
+
+
+def _rows(lines: Iterable[bytes]) -> Iterator[dict[str, Any] | None]:
+    """The row of every line; None for those that are damaged. Rows without a checksum are older than all that have one."""
+    checked = False
+    for line in lines:
+        row = _parsed(line)
+        if row is not None and CHECK in row:
+            row = row if row.pop(CHECK) == check_of(row) else None
+            checked = checked or row is not None
+        elif row is not None and (checked or _is_a_check(next(reversed(row.values()), None))):
+            row = None
+        yield row
+
+
+def _is_a_check(value: Any) -> bool:
+    """Whether this would be a checksum if its name were not damaged."""
+    return isinstance(value, str) and re.fullmatch("[0-9a-f]{8}", value) is not None

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import gtrxl
+from gtrxl.runs import sealed
 
 PACKAGES = ("jax", "jaxlib", "equinox", "optax", "numpy")
 
@@ -65,7 +66,7 @@ def provenance(folder: Path) -> dict[str, Any]:
 
 def _sessions(file: Path) -> list[dict[str, Any]]:
     with contextlib.suppress(OSError, ValueError):
-        found = json.loads(file.read_text())
+        found = sealed.parse(file.read_bytes())
         if isinstance(found, list):
-            return found
+            return [each for each in found if isinstance(each, dict)]
     return []

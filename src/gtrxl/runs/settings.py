@@ -9,8 +9,9 @@ from typing import Any
 
 from gtrxl import names
 from gtrxl.algorithms import LEARNERS, Learner
+from gtrxl.runs import sealed
 from gtrxl.runs.config import PARTS, Config
-from gtrxl.runs.errors import RunError
+from gtrxl.runs.errors import RunError, first_line
 from gtrxl.runs.presets import defaults
 from gtrxl.runs.tasks import foreign, give
 from gtrxl.tasks.contract import Task
@@ -22,26 +23,21 @@ def as_dict(config: Config[Any]) -> dict[str, Any]:
 
 
 def write(config: Config[Any], path: Path) -> None:
-    """A readable file that `read` takes back."""
-    path.write_text(json.dumps(as_dict(config), indent=2) + "\n")
+    """A readable file that `read` takes back; there is the whole of it or what was there before."""
+    sealed.write(path, as_dict(config))
 
 
-def read(path: Path, *, algorithm: str | None = None, trust: bool = False) -> Config[Any]:
+def read(path: Path, *, algorithm: str | None = None, trust: bool = False, remedy: str = "") -> Config[Any]:
     """The settings of a file that `write` made, or that was written by hand: what it leaves out has its default.
 
     With another `algorithm` than the file's, the learner's settings are that algorithm's defaults and all others the file's. A
     file is data: code that it names outside of this package is imported only with `trust`, or if this process was given it.
+    A file that was changed since `write` made it is refused, unless its digest was removed: that says that it was on purpose.
     """
-    try:
-        data = json.loads(Path(path).read_text())
-    except FileNotFoundError:
-        raise RunError(f"there is no file {path}; a run keeps its settings in RUN/config.json") from None
-    except OSError as error:
-        raise RunError(f"cannot read {path}: {error.strerror or error}; a run keeps its settings in RUN/config.json") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise RunError(f"{path} must be JSON, got {error}; RUN/config.json of any run shows the form") from None
-    if not isinstance(data, dict):
-        raise RunError(f"{path} must hold one JSON object, got {type(data).__name__}; RUN/config.json of any run shows the form")
+    path = Path(path)
+    if not path.exists():
+        raise RunError(f"there is no file {path}; a run keeps its settings in RUN/config.json")
+    data = sealed.read(path, remedy=remedy or "RUN/config.json of any run shows the form")
     if algorithm is not None and algorithm != data.get("algorithm", Config.algorithm):
         data = {name: value for name, value in data.items() if name != "learner"} | {"algorithm": algorithm}
     return checked(data, where=str(path), trust=trust)
@@ -55,7 +51,10 @@ def checked(data: Mapping[str, Any], *, where: str, trust: bool = False) -> Conf
             raise RunError(f"{name} in {where} must be str, got {value!r}; the default is {getattr(Config, name)!r}")
     if not trust:
         _ask_for_trust(first, where)
-    return change(defaults(**first), data, where=where)
+    try:
+        return change(defaults(**first), data, where=where)
+    except TypeError as error:  # a list where a number should be, and the like
+        raise RunError(f"{where} must hold settings of the right kinds: {first_line(error)}; a new run's shows them") from error
 
 
 def _ask_for_trust(named: Mapping[str, str], where: str) -> None:

@@ -52,7 +52,7 @@ class DeviceEngine:
         """The state of a checkpoint, in one piece."""
         like = self.shapes()
         # Older ones of n devices hold the trail of more streams; the first are the same.
-        rows = checkpoints.shapes(which)[".trail.reset"][0]
+        rows = (*checkpoints.shapes(which).get(".trail.reset", ()), like.trail.reset.shape[0])[0]
         wider = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((rows, *leaf.shape[1:]), leaf.dtype), like.trail)
         training = checkpoints.restore(eqx.tree_at(lambda of: of.trail, like, wider), which)
         return eqx.tree_at(lambda of: of.trail, training, resized(training.trail, like.trail.reset.shape[0]))

@@ -1,13 +1,13 @@
 """What every run does around its updates: how it stops, and what it leaves behind."""
 
 import contextlib
-import json
 import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from gtrxl.runs import sealed
 from gtrxl.runs.scores import late
 from gtrxl.runs.terminal import View
 
@@ -25,9 +25,7 @@ def write_result(
         "diverged_at_update": diverged if diverged >= 0 else None,
         **({} if error is None else {"error": error}),
     }
-    whole = folder / "result.json.part"
-    whole.write_text(json.dumps(result, indent=2) + "\n")
-    whole.replace(folder / "result.json")
+    sealed.write(folder / "result.json", result)
 
 
 @contextlib.contextmanager

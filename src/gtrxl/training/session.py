@@ -1,11 +1,9 @@
 """Training from the outside: start or resume a run, report it, keep it, end it well. An engine does the updates."""
 
-import dataclasses
-import math
+import contextlib
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,15 +11,17 @@ import gymnasium
 
 from gtrxl import machine, names
 from gtrxl.gym.task import GymTask
-from gtrxl.runs import settings
+from gtrxl.runs import lock, settings
+from gtrxl.runs.boards import Board, NoBoard, WandB
 from gtrxl.runs.checkpoints import size_of
 from gtrxl.runs.config import Config
-from gtrxl.runs.errors import RunError
-from gtrxl.runs.folder import Run, Status, check_new, checkpoints_of, new_folder, next_folder, read_config, read_run
-from gtrxl.runs.metrics import Board, Callback, Metrics, NoBoard, NoRows, Rows, WandB, read
+from gtrxl.runs.errors import RunError, say
+from gtrxl.runs.folder import Run, Status, Which, check_new, checkpoints_of, has_begun, new_folder, next_folder
+from gtrxl.runs.metrics import Callback, Metrics, NoRows, Rows, read
 from gtrxl.runs.presets import defaults
 from gtrxl.runs.tasks import CompiledTasks, GymTasks, RunTasks
 from gtrxl.runs.terminal import View, open_view
+from gtrxl.training import recovery
 from gtrxl.training.actors.engine import ActorsEngine
 from gtrxl.training.device_engine import DeviceEngine
 from gtrxl.training.engine import Engine, Row, Running
@@ -30,6 +30,7 @@ from gtrxl.training.reporting import on_interrupt, write_result
 
 EnvFn = Callable[[], gymnasium.Env]
 OnRow = Callable[[Mapping[str, Any]], None]
+OnLine = Callable[[str], None]
 
 
 class Outputs(NamedTuple):
@@ -43,6 +44,10 @@ class Outputs(NamedTuple):
     """Weights & Biases."""
     callback: OnRow | None = None
     """Called with every row."""
+
+    def tell(self, view: View) -> OnLine:
+        """What says a line that must be known: that something was damaged is said where nothing is shown, too."""
+        return say if self.quiet else view.message
 
 
 SHOWN = Outputs()
@@ -67,7 +72,9 @@ def train(
     **core_args)`, and `algorithm` any class derived from `gtrxl.Learner`. `env_fn` makes a Gymnasium task. `callback` is called
     with every row of metrics, a dict.
     """
-    check_new(run)  # what is wrong is said before anything takes long
+    if run is not None:  # what is wrong is said before anything takes long
+        lock.check_free(Path(run))
+        check_new(run)
     if callback is not None and not callable(callback):
         raise RunError(f"callback must be a function that takes a row, got {callback!r}; it is called with every row of metrics")
     changes = settings.named(changes)
@@ -86,6 +93,7 @@ def resume(
     *,
     steps: int | None = None,
     devices: int | None = None,
+    checkpoint: Which | int = "last",
     env_fn: EnvFn | None = None,
     quiet: bool = False,
     board: bool = True,
@@ -95,21 +103,37 @@ def resume(
     **given: Any,
 ) -> Run:
     """Goes on with a run from its last checkpoint, as if it had never stopped; `steps` makes it longer than it was, `devices`
-    uses another number of them on each host.
+    uses another number of them on each host. `checkpoint` goes back to another one: what is later is then done again. A last
+    checkpoint that is damaged is set aside for the one before it; a run that was killed before its first one begins anew.
 
     A run that was trained with somebody's own core, task, algorithm or `env_fn` is given it again (`core=MyCore`), or
     `trust=True` lets it import what its settings name.
     """
     folder = Path(run)
     know(env_fn, given)
-    chosen = hosts.on_first(lambda: settings.as_dict(_to_resume(folder, steps=steps, devices=devices, trust=trust)))
-    config = settings.change(defaults(**{name: chosen[name] for name in ("task", "core", "algorithm")}), chosen)
     outputs = Outputs(quiet=quiet, board=board, wandb=wandb, callback=callback)
-    if hosts.count() == 1 and _is_finished(folder, config):
+
+    def wanted() -> Config[Any]:
+        return recovery.settings_of(folder, steps=steps, devices=devices, trust=trust)
+
+    if hosts.count() == 1 and checkpoint == "last" and (finished := recovery.finished(folder, wanted(), trust=trust)) is not None:
         if not quiet:
             print(f"{folder} is finished: nothing is left to do; --steps makes it longer")
-        return read_run(folder, trust=trust)
-    return go_on(engine_of(config, env_fn), folder, outputs, write_config=steps is not None or devices is not None)
+        return finished
+    with contextlib.ExitStack() as held:
+
+        def look() -> tuple[dict[str, Any], bool]:
+            wanted()  # a folder that holds no run gets no lock
+            held.enter_context(lock.hold(folder))
+            return settings.as_dict(wanted()), has_begun(folder)
+
+        chosen, begun = hosts.on_first(look)
+        config = settings.change(defaults(**{name: chosen[name] for name in ("task", "core", "algorithm")}), chosen)
+        engine = engine_of(config, env_fn)
+        if not begun:
+            with lock.lend(folder):
+                return begin(engine, folder, outputs)
+        return go_on(engine, folder, outputs, checkpoint=checkpoint, changed=steps is not None or devices is not None)
 
 
 def know(env_fn: EnvFn | None, given: Mapping[str, Any]) -> None:
@@ -148,35 +172,35 @@ def begin(engine: Engine, run: str | os.PathLike[str] | None = None, outputs: Ou
     """A new run, from its first update. What cannot work is said before there is a folder."""
     config = engine.config
     _check_memory(engine)
-    with _view(engine, next_folder(config, run), outputs) as view:
+    with contextlib.ExitStack() as held, _view(engine, next_folder(config, run), outputs) as view:
         view.doing("making the agent")
         state = engine.start()
 
         def write() -> str:
-            folder = new_folder(config, run)
+            folder = held.enter_context(new_folder(config, run))
             keeping = checkpoints_of(folder, expected_bytes=size_of(state))  # an unwritable or full disk is said here
             settings.write(config, folder / "config.json")
             Rows(folder / "metrics.jsonl").close()
-            keeping.save(0, state)
+            keeping.save(0, state, settings=settings.as_dict(config))
             return str(folder)
 
         folder = Path(hosts.on_first(write))
         return _Session(engine, folder, outputs, view).go(engine.placed(state))
 
 
-def go_on(engine: Engine, folder: Path, outputs: Outputs = SHOWN, *, write_config: bool = False) -> Run:
-    """A run from its last checkpoint."""
+def go_on(
+    engine: Engine, folder: Path, outputs: Outputs = SHOWN, *, checkpoint: Which | int = "last", changed: bool = False
+) -> Run:
+    """A run from a checkpoint; whose settings were changed has them written again."""
     state: Any = None
 
     def read_back() -> None:
         nonlocal state
         keeping = checkpoints_of(folder, expected_bytes=size_of(engine.shapes()))
-        state = engine.restore(keeping)
-        if write_config:
+        state = recovery.restored(engine, keeping, checkpoint, outputs.tell(view))
+        if changed or not (folder / "config.json").exists():
             settings.write(engine.config, folder / "config.json")
-        rows = Rows(folder / "metrics.jsonl")
-        rows.truncate_after(updates=int(state.updates))
-        rows.close()
+        recovery.mend_rows(folder, int(state.updates), outputs.tell(view))
 
     with _view(engine, folder, outputs) as view:
         view.doing("reading the last checkpoint")
@@ -197,31 +221,6 @@ def _view(engine: Engine, folder: Path, outputs: Outputs) -> View:
         lines=engine.tasks.scales.lines,
         quiet=outputs.quiet,
     )
-
-
-def _to_resume(folder: Path, *, steps: int | None, devices: int | None, trust: bool) -> Config[Any]:
-    """The settings to go on with."""
-    config = read_config(folder, trust=trust)
-    if devices is not None:
-        config = dataclasses.replace(config, devices=devices)
-    if steps is not None:
-        if steps < config.steps:
-            raise RunError(
-                f"steps must be at least the {config.steps} that the run was made for, got {steps}; leave it out to finish it"
-            )
-        every = config.updates_per_report
-        frames = config.frames_per_update * every
-        config = dataclasses.replace(config, steps=steps, reports=max(1, math.ceil(steps / frames)))
-        if config.updates_per_report != every:
-            config = dataclasses.replace(config, reports=max(1, round(steps / frames)))
-    return config
-
-
-def _is_finished(folder: Path, config: Config[Any]) -> bool:
-    if not (folder / "result.json").exists():
-        return False
-    latest = checkpoints_of(folder, read_only=True).latest
-    return latest is not None and latest >= config.last_update
 
 
 def _check_memory(engine: Engine) -> None:
@@ -312,16 +311,19 @@ class _Session:
 
     def _save(self, state: Any, update: int, *, score: float | None) -> None:
         whole = self.engine.whole(state)
-        hosts.on_first(lambda: checkpoints_of(self.folder).save(update, whole, score=score))
+        told = settings.as_dict(self.config)
+        hosts.on_first(lambda: checkpoints_of(self.folder).save(update, whole, score=score, settings=told))
 
-    @contextmanager
+    @contextlib.contextmanager
     def _writers(self, done: int) -> Iterator[Metrics]:
         """What takes every row; host 0's alone."""
         if not self.writes:
             yield Metrics(NoRows(), NoBoard())
             return
         outputs, resume_at = self.outputs, done * self.config.frames_per_update if done else None
-        writers: list[Any] = [Board(self.folder / "tensorboard", resume_at=resume_at)] if outputs.board else []
+        writers: list[Any] = []
+        if outputs.board:
+            writers.append(Board(self.folder / "tensorboard", resume_at=resume_at, say=outputs.tell(self.view)))
         if outputs.wandb:
             writers.append(WandB(self.folder, settings=settings.as_dict(self.config)))
         if outputs.callback is not None:
