@@ -24,9 +24,9 @@ def test_a_second_one_is_told_who_has_it_and_since_when(tmp_path):
     with lock.hold(tmp_path):
         who = rf"process {os.getpid()} on {re.escape(socket.gethostname())} since \d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d"
         assert re.fullmatch(who, lock.holder(tmp_path) or "")
-        with pytest.raises(TakenError, match=f"one process at a time works on a run, got .*, which {who} works on; wait") as said:
-            with lock.hold(tmp_path):
-                pytest.fail("two at once")
+        rule = "one process at a time works on a run, got .*"
+        with pytest.raises(TakenError, match=f"{rule}, which {who} works on; wait") as said, lock.hold(tmp_path):
+            pytest.fail("two at once")
         assert "\n" not in str(said.value)
         with pytest.raises(TakenError, match=who):
             lock.check_free(tmp_path)
@@ -134,6 +134,6 @@ def test_a_system_without_file_locks_is_said_once_and_the_run_goes_on(tmp_path, 
 
 
 def test_a_folder_that_takes_no_lock_is_said(tmp_path):
-    with pytest.raises(RunError, match=r"the lock .*lock cannot be written: No such file or directory; make the folder"):
-        with lock.hold(tmp_path / "none"):
-            pass
+    what = r"the lock .*lock cannot be written: No such file or directory; make the folder"
+    with pytest.raises(RunError, match=what), lock.hold(tmp_path / "none"):
+        pass

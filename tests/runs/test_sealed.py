@@ -22,7 +22,7 @@ def test_every_flipped_bit_is_noticed_or_changes_nothing(tmp_path):
     file = tmp_path / "a.json"
     sealed.write(file, DATA)
     whole = file.read_bytes()
-    noticed = 0
+    noticed = []
     bits = range(0, 8 * len(whole), 3)
     for bit in bits:
         flipped = bytearray(whole)
@@ -31,12 +31,11 @@ def test_every_flipped_bit_is_noticed_or_changes_nothing(tmp_path):
         try:
             found = sealed.read(file, remedy="look")
         except RunError as error:
-            noticed += 1
-            assert "\n" not in str(error)
-            assert "; look" in str(error)
+            noticed.append(str(error))
         else:  # a space that became another one, or the name of the digest: what was said is there all the same
             assert {name: value for name, value in found.items() if name in DATA} == DATA
-    assert noticed > 0.8 * len(bits)
+    assert len(noticed) > 0.8 * len(bits)
+    assert all("; look" in said and "\n" not in said for said in noticed)
 
 
 @pytest.mark.parametrize(("content", "said"), [

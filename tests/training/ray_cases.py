@@ -90,8 +90,8 @@ def killed(folder: str) -> None:
     home = pathlib.Path(folder)
     written, save = metrics.Metrics.write, Checkpoints.save
 
-    def noting_save(self, step, tree, score=None):
-        save(self, step, tree, score)
+    def noting_save(self, step, tree, score=None, **told):
+        save(self, step, tree, score, **told)
         np.savez(home / f"saved-{step}.npz", *numbers(tree))
 
     def fatal_write(self, row):

@@ -2,9 +2,11 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import time
 
 import jax
 import pytest
@@ -143,3 +145,47 @@ def test_a_continuous_task_trains_by_ppo(tmp_path):
     assert row["kl_mean"] > 0
     assert row["kl_covariance"] > 0
     assert row["gate_openness"] is None
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_to_the_same_bits_from_the_checkpoint_before_a_damaged_one_and_from_any(whole, tmp_path):
+    """The compiled engine: its state is larger than a toy's, and a flipped bit anywhere in it must not be learned on from."""
+    for name, given in {"damaged": {}, "chosen": {"checkpoint": 80}}.items():
+        folder = tmp_path / name
+        shutil.copytree(whole.folder, folder)
+        if name == "damaged":
+            state = folder / "checkpoints" / "100" / "state.safetensors"
+            content = bytearray(state.read_bytes())
+            content[len(content) // 2] ^= 1
+            state.write_bytes(content)
+            (folder / "result.json").unlink()
+        assert gtrxl.resume(folder, quiet=True, board=False, **given).status == "finished"
+        assert rows_of(folder) == rows_of(whole.folder)
+        ours, theirs = gtrxl.load(folder, "last").agent, gtrxl.load(whole.folder, "last").agent
+        assert jax.tree.all(jax.tree.map(lambda a, b: bool((a == b).all()), ours, theirs))
+
+
+@pytest.mark.slow
+def test_a_kill_before_the_first_checkpoint_and_one_while_another_waits_lose_nothing(whole, tmp_path):
+    """SIGKILL between config.json and checkpoint 0; then a second process that was refused as long as the first was alive."""
+    folder = tmp_path / "killed"
+    program = f"""
+import os, signal, gtrxl
+from gtrxl.runs.checkpoints import Checkpoints
+def save(self, *_, **__):
+    os.kill(os.getpid(), signal.SIGSTOP)
+Checkpoints.save = save
+gtrxl.train(run={str(folder)!r}, quiet=True, board=False, **{TINY!r})
+"""
+    stopped = subprocess.Popen([sys.executable, "-c", program])
+    try:
+        while not (folder / "metrics.jsonl").exists():
+            assert stopped.poll() is None
+            time.sleep(0.05)
+        with pytest.raises(RunError, match=f"which process {stopped.pid} on .* since .* works on; wait for it, or stop that one"):
+            gtrxl.resume(folder, quiet=True, board=False)
+    finally:
+        stopped.kill()
+        stopped.wait()
+    assert gtrxl.resume(folder, quiet=True, board=False).status == "finished"
+    assert rows_of(folder) == rows_of(whole.folder)

@@ -59,12 +59,13 @@ def restore_agent(
         raise RunError(f"env_fn is for Gymnasium tasks, got one for {config.task}; leave it out")
     engine = engine_of(config, env_fn)
     checkpoints = checkpoints_of(Path(run), read_only=True)
-    if isinstance(which, str):
-        for said in checkpoints.damaged_cards().values():
+    if which == "best" and checkpoints.best is None:
+        which = "last"
+    step = checkpoints.find(which)  # once: a run that is under way may have another last one soon
+    for other, said in checkpoints.damaged_cards().items() if isinstance(which, str) else ():
+        if which == "best" or other > step:
             say(f"{said}; it is passed over")
-        if which == "best" and checkpoints.best is None:
-            which = "last"
-    state = engine.restore(checkpoints, checkpoints.find(which))  # a run that is under way may have another last one soon
+    state = engine.restore(checkpoints, step)
     return Restored(config, engine.tasks, state.trained.agent, int(state.updates))
 
 

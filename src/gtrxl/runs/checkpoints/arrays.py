@@ -52,8 +52,8 @@ def write(home: Path, arrays: Mapping[str, Any]) -> dict[str, str]:
     with (home / FILE).open("wb") as file:
         file.write(len(told).to_bytes(8, "little") + told)
         for name, array in arrays.items():
-            numbers = np.ascontiguousarray(array).reshape(array.shape)
-            file.write(numbers.reshape(-1).view(np.uint8))
+            numbers = np.asarray(array)
+            file.write(_bytes(numbers))
             hashes[name] = hash_of(numbers)
         file.flush()
         os.fsync(file.fileno())
@@ -84,8 +84,13 @@ def read(home: Path, forms: Mapping[str, Form]) -> dict[str, np.ndarray]:
 def hash_of(numbers: np.ndarray) -> str:
     """Of the type, the shape and every byte."""
     made = hashlib.blake2b(f"{numbers.dtype}{list(numbers.shape)}".encode(), digest_size=16)
-    made.update(np.ascontiguousarray(numbers).reshape(-1).view(np.uint8))
+    made.update(_bytes(numbers))
     return made.hexdigest()
+
+
+def _bytes(numbers: np.ndarray) -> memoryview:
+    """Without a copy, where the array lies in one piece."""
+    return np.ascontiguousarray(numbers).reshape(-1).view(np.uint8).data
 
 
 def _read_older(home: Path, forms: Mapping[str, Form]) -> dict[str, np.ndarray]:

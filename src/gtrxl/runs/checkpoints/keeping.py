@@ -220,11 +220,13 @@ class Checkpoints:
         probe = self.folder / f"{SAVING}probe"
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            probe.write_bytes(b"can this be written?" * 512)
-            probe.unlink()
+            try:
+                probe.write_bytes(b"can this be written?" * 512)
+            finally:
+                probe.unlink(missing_ok=True)
         except OSError as error:
             raise RunError(
-                f"checkpoints cannot be written to {self.folder}: {first_line(error)}; choose another folder"
+                f"checkpoints cannot be written to {self.folder}: {first_line(error)}; free some space or choose another folder"
             ) from error
         # The kept ones, the best one, and the one being written before an old one goes.
         needed = expected_bytes * (self.keep_last + 2)
