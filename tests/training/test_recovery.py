@@ -11,7 +11,8 @@ import pytest
 import gtrxl
 from gtrxl.cli.main import main
 from gtrxl.evaluation.loading import restore_agent
-from gtrxl.runs import errors, lock, sealed
+from gtrxl.experiments import sweeps
+from gtrxl.runs import errors, lock, sealed, settings
 from gtrxl.runs.errors import RunError, TakenError
 from gtrxl.runs.metrics import read, without_clock
 from tests.training.test_session import TINY
@@ -336,3 +337,26 @@ def test_every_command_says_it_in_one_line(run, content, capsys):
     one("metrics.jsonl", *["compare"] if content != TORN["torn"] else [])  # a last line that is torn is as good as not there
     (run / "result.json").unlink()
     one("checkpoints/*/card.json", "resume", "eval", "watch", "export")
+
+
+@pytest.mark.parametrize("damage", ["result", "rows", "checkpoint", "settings", "early kill"])
+def test_a_sweep_mends_its_runs_too(whole, run, damage, monkeypatch):
+    monkeypatch.setattr(sweeps.programs, "keep", lambda *_, **__: None)
+    monkeypatch.setattr(sweeps.provenance, "write", lambda _: None)
+    settings.write(whole.config, run / "planned.json")
+    assert sweeps._is_done(run)
+    if damage == "early kill":
+        early_kill(run)
+    elif damage == "settings":
+        (run / "config.json").unlink()
+    elif damage == "checkpoint":
+        (run / "result.json").unlink()
+        flip(run / "checkpoints" / "40" / "state.safetensors")
+    else:
+        file = run / {"result": "result.json", "rows": "metrics.jsonl"}[damage]
+        file.write_bytes(b"\xff\n" + (file.read_bytes() if damage == "rows" else b""))
+    assert not sweeps._is_done(run)
+    sweeps.perform(run)
+    assert sweeps._is_done(run)
+    assert rows_of(run) == rows_of(whole.folder)
+    assert lock.holder(run) is None

@@ -26,8 +26,8 @@ from gtrxl.experiments.sweeps import sweep
 from gtrxl.gym.dmlab.levels import split_of
 from gtrxl.runs import settings as configs
 from gtrxl.runs.errors import first_line
-from gtrxl.runs.folder import read_config, read_rows
-from gtrxl.runs.metrics import read_result
+from gtrxl.runs.folder import read_config
+from gtrxl.runs.metrics import check_whole, read, read_result
 from gtrxl.runs.provenance import provenance
 from gtrxl.runs.tasks import run_tasks
 from gtrxl.training.building import make_agent
@@ -121,7 +121,8 @@ def _row(planned: Planned, folder: Path, runs: str, scale: str) -> dict[str, Any
     if not (folder / "metrics.jsonl").exists() or not (folder / "config.json").exists():
         return None
     result = read_result(folder)  # before the rows, which may become more
-    rows = read_rows(folder, result)
+    rows = read(folder / "metrics.jsonl")
+    check_whole(folder, rows, result)
     # The folder's own settings: the plan may have changed since, and what was not run must not be said.
     config, last = read_config(folder), rows[-1] if rows else {}
     made = provenance(folder)

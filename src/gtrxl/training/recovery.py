@@ -34,9 +34,10 @@ def settings_of(folder: Path, *, steps: int | None, devices: int | None, trust: 
 
 
 def finished(folder: Path, config: Config[Any], *, trust: bool) -> Run | None:
-    """The run, if nothing is left to do of it: not even a row or a result to be mended."""
+    """The run, if nothing is left to do of it: not even settings, a row or a result to be mended."""
     latest = checkpoints_of(folder, read_only=True).latest
-    if not (folder / "result.json").exists() or latest is None or latest < config.last_update:
+    there = all((folder / name).exists() for name in ("config.json", "result.json"))
+    if not there or latest is None or latest < config.last_update:
         return None
     with contextlib.suppress(RunError):
         return read_run(folder, trust=trust)
