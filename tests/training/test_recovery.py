@@ -180,6 +180,8 @@ def test_a_run_that_was_killed_before_its_first_checkpoint_begins_anew(whole, ru
     early_kill(run)
     with pytest.raises(RunError, match=r"no finished checkpoint .*; `gtrxl resume` begins a run that has none yet"):
         restore_agent(run)
+    with pytest.raises(RunError, match="no finished checkpoint"):
+        resume(run, checkpoint=30)
     assert resume(run).status == "finished"
     assert rows_of(run) == rows_of(whole.folder)
 

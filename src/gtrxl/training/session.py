@@ -130,7 +130,7 @@ def resume(
         chosen, begun = hosts.on_first(look)
         config = settings.change(defaults(**{name: chosen[name] for name in ("task", "core", "algorithm")}), chosen)
         engine = engine_of(config, env_fn)
-        if not begun:
+        if not begun and checkpoint == "last":
             with lock.lend(folder):
                 return begin(engine, folder, outputs)
         return go_on(engine, folder, outputs, checkpoint=checkpoint, changed=steps is not None or devices is not None)
