@@ -193,3 +193,27 @@ def test_every_epoch_goes_through_every_minibatch_with_gradients_no_longer_than_
     assert eqx.tree_equal(after, again)
     others = [updated(update, before, batch, jax.random.key(seed))[0] for seed in range(1, 5)]
     assert any(not eqx.tree_equal(after.agent, other.agent, rtol=1e-4, atol=1e-5) for other in others)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Pointing(PPO):
+    """Its targets are a dial."""
+
+    minibatches: int = 1
+    DIALS = ("lam",)
+
+    def targets(self, inputs):
+        return jnp.full_like(inputs.reward, self.lam)
+
+
+@pytest.mark.parametrize("epochs", [1, 2])
+def test_targets_are_those_of_the_dials_as_they_stand(epochs):
+    """PopArt follows the same targets that the loss has, whatever the dials were when the learner was made."""
+    made, stands = 0.25, 0.75
+    update = Update(
+        learner=Pointing(lam=made, epochs=epochs), discount=DISCOUNT, popart_step=0.5, dials={"lam": jnp.float32(stands)}
+    )
+    agent = random_agent(ENDS, "none")
+    batch = dataclasses.replace(a_batch(), memory=agent.initial_state(B))
+    after, _ = updated(update, update.start(agent), batch, jax.random.key(0))
+    assert float(after.popart.mean[0]) == pytest.approx(stands, abs=1e-3)

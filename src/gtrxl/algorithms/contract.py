@@ -46,7 +46,7 @@ class Inputs(eqx.Module):
     value: Float[Array, "B T+1"]
     """By the online network; one more for the observation after the last step."""
     behaviour_value: Float[Array, "B T+1"]
-    """When the actions were taken."""
+    """What it was when the actions were taken: the same in reward units, whatever the statistics were then."""
     shift: Float[Array, " B"]
     scale: Float[Array, " B"]
 

@@ -66,3 +66,10 @@ def preserve(
     """The value head x @ weight + bias under new statistics: its outputs in reward units are what they were."""
     ratio = old.scale / new.scale
     return weight * ratio[None], bias * ratio + (old.mean - new.mean) / new.scale
+
+
+def in_reward_units(
+    weight: Float[Array, "D N"], bias: Float[Array, " N"], stats: PopArt
+) -> tuple[Float[Array, "D N"], Float[Array, " N"]]:
+    """The value head without its statistics: its outputs are in reward units."""
+    return preserve(weight, bias, old=stats, new=init(len(stats.mean)))

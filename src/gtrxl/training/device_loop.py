@@ -177,7 +177,7 @@ class Loop(eqx.Module):
         )
 
     def _period(self, training: Training) -> tuple[Training, tuple[dict[str, Float[Array, " updates"]], Ended]]:
-        actor = training.trained.agent
+        actor = training.trained.acting()
         weights, rest = eqx.partition(training, eqx.is_array)
         streams = training.situation.reset.shape[0]  # of this device
         fast = actor.prepare(training.memory)

@@ -55,6 +55,8 @@ class Unroll(eqx.Module):
     action: PyTree
     behaviour: Policy
     value: Float[Array, "*n"]
+    """As the agent that acts gives it: in training, in reward units."""
+
     reward: Float[Array, "*n"]
     terminated: Bool[Array, "*n"]
     """The action ended the episode for good."""

@@ -39,6 +39,11 @@ class Trained(eqx.Module):
     multiplier_optimiser: optax.OptState
     popart: PopArt
 
+    def acting(self) -> Agent:
+        """The agent that acts. Its values are in reward units: when they are learned from, PopArt's statistics may be others."""
+        last = self.agent.value.output
+        return _with_last_layer(self.agent, popart.in_reward_units(last.weight, last.bias, self.popart))
+
 
 class Update(eqx.Module):
     """How a batch changes the weights: a learner with its optimisers, and PopArt."""
@@ -83,7 +88,7 @@ class Update(eqx.Module):
             chosen = jax.vmap(lambda key: self.minibatches(key, streams))(jax.random.split(key, epochs))
             trained, rows = jax.lax.scan(part, trained, chosen.reshape(epochs * parts, streams // parts))
             metrics = jax.tree.map(jnp.mean, rows)
-            targets = self.learner.targets(self._inputs(trained.agent, trained.popart, batch)[0])
+            targets = self._learner.targets(self._inputs(trained.agent, trained.popart, batch)[0])
         agent = trained.agent.seen(batch.unroll.observation, axis=self.axis)
         trained = eqx.tree_at(lambda of: of.agent, trained, agent)
         if self.popart_step:
@@ -92,12 +97,15 @@ class Update(eqx.Module):
             valid, task = self._gather((batch.unroll.valid, batch.task))
             new = popart.update(trained.popart, targets, valid, task, step=self.popart_step)
             last = trained.agent.value.output
-            weight, bias = popart.preserve(last.weight, last.bias, old=trained.popart, new=new)
-            value = eqx.tree_at(lambda of: (of.output.weight, of.output.bias), trained.agent.value, (weight, bias))
-            agent = eqx.tree_at(lambda of: of.value, trained.agent, value)
+            agent = _with_last_layer(trained.agent, popart.preserve(last.weight, last.bias, old=trained.popart, new=new))
             trained = eqx.tree_at(lambda of: (of.agent, of.popart), trained, (agent, new))
             metrics |= {"value_mean": jnp.mean(new.mean), "value_scale": jnp.mean(new.scale)}
         return trained, metrics
+
+    @property
+    def _learner(self) -> Learner:
+        """What is asked for losses and targets: its dials as they stand now."""
+        return self.learner.turned(self.dials or {})
 
     def minibatches(self, key: PRNGKeyArray, streams: int) -> Int[Array, "parts B_part"]:
         """Which of this device's streams each minibatch has. Of every `minibatches` neighbours each goes to another one, drawn by
@@ -116,11 +124,11 @@ class Update(eqx.Module):
             weights, multipliers = learned
             agent: Agent = eqx.combine(weights, rest)
             inputs, ys = self._inputs(agent, trained.popart, batch)
-            loss, metrics = self.learner.turned(self.dials or {}).loss(multipliers, inputs)
+            loss, metrics = self._learner.loss(multipliers, inputs)
             if self.pixel_control:
                 pixels = self.pixel_control * self._pixel_loss(agent, batch, ys)
                 loss, metrics = loss + pixels, metrics | {"loss": loss + pixels, "loss_pixel_control": pixels}
-            return loss, (metrics, self.learner.targets(inputs))
+            return loss, (metrics, self._learner.targets(inputs))
 
         gradients, (metrics, targets) = jax.grad(loss, has_aux=True)((weights, trained.multipliers))
         if self.axis:
@@ -153,6 +161,8 @@ class Update(eqx.Module):
         policy = jax.tree.map(lambda leaf: leaf[:, :-1], policy)
         value, streams = own_value(values, batch.task), len(resets)
         shift, scale = (of if batch.task is None else of[batch.task] for of in (stats.mean, stats.scale))
+        shift, scale = (jnp.broadcast_to(of, (streams,)) for of in (shift, scale))
+        acted = (unroll.value - shift[:, None]) / scale[:, None]
         inputs = Inputs(
             reward=unroll.reward,
             discount=jnp.where(unroll.terminated, 0.0, self.discount),
@@ -163,9 +173,9 @@ class Update(eqx.Module):
             kl=policy.kl_from(unroll.behaviour),
             value=value,
             # The value after the last step was not asked for when acting; the online one is the newest there is.
-            behaviour_value=jnp.concatenate([unroll.value, jax.lax.stop_gradient(value[:, -1:])], axis=1),
-            shift=jnp.broadcast_to(shift, (streams,)),
-            scale=jnp.broadcast_to(scale, (streams,)),
+            behaviour_value=jnp.concatenate([acted, jax.lax.stop_gradient(value[:, -1:])], axis=1),
+            shift=shift,
+            scale=scale,
         )
         return self._gather(inputs), ys
 
@@ -186,6 +196,11 @@ class Update(eqx.Module):
     def _gather(self, local: T) -> T:
         """One device's streams -> those of all devices, on every device."""
         return local if self.axis is None else jax.lax.all_gather(local, self.axis, tiled=True)
+
+
+def _with_last_layer(agent: Agent, layer: tuple[Float[Array, "D N"], Float[Array, " N"]]) -> Agent:
+    """The agent with another last layer of its values: weight and bias."""
+    return eqx.tree_at(lambda of: (of.value.output.weight, of.value.output.bias), agent, layer)
 
 
 def _followed(seen: Array, after: Array) -> Array:

@@ -174,7 +174,7 @@ def test_an_interrupted_run_stops_at_once_and_goes_on_with_all_it_had_learned(tm
     resumed = crew.resume(config, TASK, stopped.folder, quiet=True, board=False, open_fleet=First)
     version, weights, since = begun[1]
     assert (version, since) == (done, done)
-    assert_trees_close(weights, saved.trained.agent, rtol=0, atol=0)
+    assert_trees_close(weights, saved.trained.acting(), rtol=0, atol=0)
     assert resumed.status == "finished"
     assert [row["updates"] for row in resumed.rows][-1] == 12
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

@@ -167,7 +167,7 @@ class Conductor:
         return learning, tally
 
     def _publish(self, learning: Learning, version: int) -> None:
-        self._fleet.publish(version, jax.device_get(learning.trained.agent))
+        self._fleet.publish(version, jax.device_get(learning.trained.acting()))
         self._published = True
 
     def _ask(self) -> None:
