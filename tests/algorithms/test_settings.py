@@ -25,6 +25,16 @@ def test_the_paper_s_settings():
     assert VMPO.paper() == numpad
 
 
+def test_the_paper_s_lstm_has_its_own_bound_on_dmlab30():
+    """The table's two lines for eps_alpha: LSTM [0.001, 0.025), TrXL variants [0.001, 0.1). Nothing else depends on the model."""
+    transformers, lstm = (VMPO.paper("dmlab30", recurrent=recurrent) for recurrent in (False, True))
+    assert transformers.eps_alpha == pytest.approx((0.001 * 0.1) ** 0.5)
+    assert lstm.eps_alpha == pytest.approx((0.001 * 0.025) ** 0.5)
+    assert dataclasses.replace(lstm, eps_alpha=transformers.eps_alpha) == transformers
+    for name in ("numpad", "memory_maze"):
+        assert VMPO.paper(name, recurrent=True) == VMPO.paper(name)
+
+
 BAD = [
     (lambda: VMPO(learning_rate=0.0), "learning_rate must be above 0, got 0; 1e-3 is a good start"),
     (lambda: PPO(learning_rate=float("nan")), "learning_rate must be a finite number, got nan; "),

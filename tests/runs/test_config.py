@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import json
 import re
+from pathlib import Path
 
 import equinox as eqx
 import jax
@@ -19,6 +20,7 @@ from gtrxl.tasks.errors import TaskError
 from gtrxl.training.building import make_agent
 from gtrxl.training.session import engine_of
 
+ROOT = Path(__file__).parents[2]
 ALGORITHMS = {"vmpo": VMPO, "ppo": PPO, "vtrace": VTrace}
 
 
@@ -267,6 +269,23 @@ def test_the_paper_s_settings_depend_on_the_task():
         assert (config.unroll, config.discount, config.net.layers, config.net.memory) == (95, 0.99, 12, 512)
         assert config.net.channels == "paper"
     assert (maze.streams, level.streams, several.streams) == (128, 128, 144), "the least from 128 that two devices can share"
+
+
+def test_the_paper_s_settings_depend_on_the_core():
+    """On DMLab-30 its LSTM is drawn from a narrower range than the transformers; nowhere else."""
+    for task, of_lstm in (("dmlab30", 0.005), ("rooms_watermaze", 0.005), ("memory-maze", 0.01), ("grid-numpad", 0.01)):
+        lstm, gtrxl = (defaults(task=task, core=core, preset="paper") for core in ("lstm", "gtrxl-gru"))
+        assert isinstance(lstm.learner, VMPO)
+        assert isinstance(gtrxl.learner, VMPO)
+        assert (lstm.learner.eps_alpha, gtrxl.learner.eps_alpha) == (of_lstm, 0.01), task
+
+
+def test_what_is_said_of_the_paper_s_preset_is_what_it_has():
+    streams = {task: defaults(task=task, preset="paper").streams for task in ("dmlab30", "dmlab30-memory", "dmlab30-reactive")}
+    assert streams == {"dmlab30": 180, "dmlab30-memory": 128, "dmlab30-reactive": 132}
+    page = " ".join((ROOT / "docs" / "dmlab.md").read_text().split())
+    assert "The batch is 180 unrolls, where the paper has 128" in page
+    assert "(`dmlab30-memory` has 128, `dmlab30-reactive` 132)" in page
 
 
 def test_a_level_s_small_settings_fit_a_cpu():

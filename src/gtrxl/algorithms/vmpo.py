@@ -28,6 +28,8 @@ PAPER: dict[str, dict[str, float]] = {
     "dmlab30": {},
 }
 """The paper's settings that differ by environment. What it samples log-uniformly is at the middle of its range."""
+PAPER_RECURRENT: dict[str, dict[str, float]] = {"dmlab30": {"eps_alpha": 5e-3}}
+"""Those of its LSTM, where they are others: on DMLab-30 its range of eps_alpha ends at 0.025, the transformers' at 0.1."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,14 +79,17 @@ class VMPO(Learner):
         positive("alpha_covariance_init", self.alpha_covariance_init, hint="the paper uses 1")
 
     @classmethod
-    def paper(cls, environment: str = "numpad") -> "VMPO":
-        """The paper's settings for `numpad`, `memory_maze` or `dmlab30`; middles (geometric) of the bounds that it samples."""
+    def paper(cls, environment: str = "numpad", *, recurrent: bool = False) -> "VMPO":
+        """The paper's settings for `numpad`, `memory_maze` or `dmlab30`; middles (geometric) of the bounds that it samples.
+
+        `recurrent` has those of its LSTM, else they are the transformers'.
+        """
         if environment not in PAPER:
             raise LearnerError(
                 f"environment must be one of {', '.join(PAPER)}, got {environment!r}; others were not in the paper"
             )
         common = cls(learning_rate=1e-4, multiplier_rate=1e-4, lam=1.0, eps_eta=0.1, eps_alpha=0.01)
-        return replace(common, **PAPER[environment])
+        return replace(common, **PAPER[environment], **(PAPER_RECURRENT.get(environment, {}) if recurrent else {}))
 
     def bounds(self) -> dict[str, tuple[float, float | Float[Array, ""]]]:
         """For each part of a KL that can be bounded: its first multiplier and its bound."""

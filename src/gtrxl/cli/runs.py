@@ -158,7 +158,8 @@ def _train_of(learner: type[Any]) -> type[Any]:
         config: Path | None = None
         """Settings to begin with: RUN/config.json of another run repeats it; other options change it."""
         preset: Literal["small", "paper"] = "small"
-        """`small` learns on a laptop; `paper` has the paper's sizes and settings for the task, for large machines."""
+        """`small` learns on a laptop; `paper` has the paper's sizes and settings for the task and the core, for large machines.
+        Several tasks share the streams out evenly: dmlab30 has 180 of them, where the paper has 128."""
         outputs: tyro.conf.OmitArgPrefixes[Outputs] = Outputs()
         own_code: tyro.conf.OmitArgPrefixes[OwnCode] = OwnCode()
         hosts: tyro.conf.OmitArgPrefixes[Hosts] = Hosts()

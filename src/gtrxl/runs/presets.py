@@ -70,12 +70,14 @@ def _small(learned: RunTasks, chosen: dict[str, str]) -> Config[Any]:
 
 
 def _paper(learned: RunTasks, chosen: dict[str, str]) -> Config[Any]:
-    """The paper's sizes and settings for Numpad, Memory Maze and DMLab-30."""
+    """The paper's sizes and settings for Numpad, Memory Maze and DMLab-30. Of several tasks it has more streams than the paper's
+    128, so that each has as many as the others: 180 for DMLab-30."""
     environment, kind = learned.defaults.paper, learner_class(chosen["algorithm"])
-    learner = kind.paper(environment) if issubclass(kind, VMPO) else kind()
+    recurrent = not looks_back(chosen["core"])
+    learner = kind.paper(environment, recurrent=recurrent) if issubclass(kind, VMPO) else kind()
     return Config(
         **chosen,
-        net=_PAPER if looks_back(chosen["core"]) else _PAPER_RECURRENT,
+        net=_PAPER_RECURRENT if recurrent else _PAPER,
         learner=learner,
         streams=_fitting(128, learned, learner.minibatches),
         unroll=95,
