@@ -1,11 +1,19 @@
-"""How a process is started that serves this one: an actor, or a task that lives alone."""
+"""A process that serves this one: an actor, or a task that lives alone. It ends with this one, whatever it is doing."""
 
+import concurrent.futures
 import contextlib
+import ctypes
+import multiprocessing
 import os
+import queue
 import signal
 import sys
+import threading
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from multiprocessing.context import SpawnProcess
+from pathlib import Path
+from typing import Any
 
 ENVIRONMENT = {
     "JAX_PLATFORMS": "cpu",
@@ -23,11 +31,94 @@ def environment() -> dict[str, str]:
     return {**ENVIRONMENT, "XLA_FLAGS": flags if XLA_FLAG in flags else f"{flags} {XLA_FLAG}".strip()}
 
 
-@contextlib.contextmanager
-def as_child() -> Iterator[None]:
-    """A process started inside serves this one: the CPU and one thread are its own, Ctrl-C and the user's script are not."""
-    with _environment(environment()), _interrupts_blocked(), _script_hidden():
-        yield
+class Child(SpawnProcess):
+    """A process that serves this one: the CPU and one thread are its own, Ctrl-C and the user's script are not.
+
+    It ends when this process does, however that happens: on Linux the system sees to it, even if the child is stopped; elsewhere
+    a thread of the child does.
+    """
+
+    def __init__(self, target: Callable[..., None], args: tuple[Any, ...], *, name: str):
+        super().__init__(target=target, args=args, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Starts it. A child that is tied to this process dies with the thread that started it: so one that stays does."""
+        _nursery.do(self._start)
+
+    def _start(self) -> None:
+        with _environment(environment()), _interrupts_blocked(), _script_hidden():
+            super().start()
+
+    def run(self) -> None:
+        """In the child: all its life."""
+        threading.Thread(target=_follow, name="gtrxl-parent", daemon=True).start()
+        super().run()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # How it travels. What is called first, there, ties it to this process: the imports of its target take long.
+        return _reborn, (os.getpid(),), self.__dict__
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether a process is stopped, by SIGSTOP or from a terminal. Where the system does not say, it is not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+    except (OSError, IndexError):
+        return False
+
+
+PR_SET_PDEATHSIG = 1
+"""<linux/prctl.h>: the signal that this process gets when the thread that started it is gone."""
+
+
+def _reborn(parent: int) -> Child:
+    """In the child, before anything else."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:  # it was gone before we could ask for the signal
+            os._exit(1)
+    return Child.__new__(Child)
+
+
+def _follow() -> None:
+    """Ends this process with its parent, whatever its task is doing."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+class _Nursery:
+    """A thread that starts all children of this process and lives as long as it does."""
+
+    def __init__(self) -> None:
+        self._calls: queue.SimpleQueue[tuple[Callable[[], None], concurrent.futures.Future[None]]] = queue.SimpleQueue()
+        self._starting = threading.Lock()
+        self._process = 0
+        """In which the thread is: after a fork it is not."""
+
+    def do(self, call: Callable[[], None]) -> None:
+        """Calls it there, and waits for it."""
+        done: concurrent.futures.Future[None] = concurrent.futures.Future()
+        with self._starting:
+            if self._process != os.getpid():
+                self._process, self._calls = os.getpid(), queue.SimpleQueue()
+                threading.Thread(target=self._work, args=(self._calls,), name="gtrxl-nursery", daemon=True).start()
+            self._calls.put((call, done))
+        done.result()
+
+    @staticmethod
+    def _work(calls: "queue.SimpleQueue[tuple[Callable[[], None], concurrent.futures.Future[None]]]") -> None:
+        while True:
+            call, done = calls.get()
+            try:
+                done.set_result(call())
+            except BaseException as error:
+                done.set_exception(error)
+            del call, done  # they hold the child, and what it was given
+
+
+_nursery = _Nursery()
 
 
 @contextlib.contextmanager

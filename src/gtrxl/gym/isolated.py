@@ -9,13 +9,17 @@ from typing import Any
 
 import gymnasium
 
-from gtrxl.gym.child_process import as_child
+from gtrxl.gym.child_process import Child, is_stopped
 from gtrxl.gym.errors import in_one_line
 from gtrxl.gym.task import GymTask
 from gtrxl.tasks.errors import TaskError
 
 GRACE = 5.0
 """Seconds that the process has to end by itself."""
+LOOK_EVERY = 0.5
+"""Seconds between two looks at a process that does not answer."""
+STOPPED = 5.0
+"""Seconds for which it may be stopped (SIGSTOP)."""
 
 
 class IsolatedEnv(gymnasium.Env):
@@ -23,11 +27,9 @@ class IsolatedEnv(gymnasium.Env):
 
     def __init__(self, task: GymTask):
         self._name = task.name
-        context = multiprocessing.get_context("spawn")
-        self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs, pickle.dumps(task)), name="gtrxl-task", daemon=True)
-        with as_child():
-            self._process.start()
+        self._pipe, theirs = multiprocessing.Pipe()
+        self._process = Child(_serve, (theirs, pickle.dumps(task)), name="gtrxl-task")
+        self._process.start()
         theirs.close()
         try:
             self.observation_space, self.action_space = self._answer()
@@ -62,12 +64,22 @@ class IsolatedEnv(gymnasium.Env):
 
     def _answer(self) -> Any:
         try:
+            self._wait()
             fine, answer = self._pipe.recv()
         except (EOFError, OSError):
             raise self._gone() from None
         if not fine:
             raise TaskError(answer)
         return answer
+
+    def _wait(self) -> None:
+        """Until it answers. It may think as long as it likes, but not stand still: the caller's clock may be an hour's."""
+        looks = 0
+        while not self._pipe.poll(LOOK_EVERY):
+            looks = looks + 1 if is_stopped(self._process.pid or 0) else 0
+            if looks * LOOK_EVERY >= STOPPED:
+                self._process.kill()
+                raise TaskError(f"the process of {self._name} was stopped for {STOPPED:g} s and has been killed; who stopped it?")
 
     def _gone(self) -> TaskError:
         self._process.join(GRACE)

@@ -1,8 +1,10 @@
 """Actors as processes: they answer, they die, they hang, and nothing is left of them."""
 
+import contextlib
 import dataclasses
 import functools
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,6 +16,7 @@ import pytest
 import gtrxl
 from gtrxl.gym.task import GymTask
 from gtrxl.runs.config import FleetSettings
+from gtrxl.training.actors import heartbeat
 from gtrxl.training.actors.fleet import LocalFleet
 from gtrxl.training.actors.packets import Failure, Packet
 from tests.training import crew
@@ -124,33 +127,45 @@ def test_a_task_that_ends_its_process_is_named_with_the_exit_code():
 
 PARENT = """
 import os, signal, time
+from gtrxl.gym.isolated import IsolatedEnv
 from gtrxl.training.actors.fleet import LocalFleet
-from tests.training.crew import agent_for, assignment
-fleet = LocalFleet(assignment(), 1)  # without asking whether this is the main script
+from tests.training.crew import TASK, agent_for, assignment
+fleet = LocalFleet(assignment(), 2)  # without asking whether this is the main script
 fleet.publish(0, agent_for())
 fleet.ask(0)
+envs = [IsolatedEnv(TASK), IsolatedEnv(TASK)]
 while not (came := fleet.wait(1.0)):
     pass
-print(fleet.pids[0], type(came[0][1]).__name__, flush=True)
+tasks = [env._process.pid for env in envs]
+os.kill(fleet.pids[1], signal.SIGSTOP)
+os.kill(tasks[1], signal.SIGSTOP)
+print(type(came[0][1]).__name__, *fleet.pids, *tasks, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def test_actors_do_not_outlive_their_learner(tmp_path):
+def test_neither_actors_nor_tasks_outlive_their_learner_even_stopped_ones(tmp_path):
     script = tmp_path / "parent.py"
     script.write_text(PARENT)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    ended = subprocess.run(
-        [sys.executable, str(script)], capture_output=True, text=True, timeout=120, env=environment, check=False
-    )
-    assert ended.returncode == -signal.SIGKILL, ended.stderr
-    pid, answer = ended.stdout.split()
-    assert answer == "Packet"
-    assert gone([int(pid)])
+    with open(tmp_path / "out", "w") as out, open(tmp_path / "errors", "w") as errors:  # who is left would hold a pipe open
+        ended = subprocess.run(
+            [sys.executable, str(script)], stdout=out, stderr=errors, timeout=120, env=environment, check=False
+        )
+    assert ended.returncode == -signal.SIGKILL, (tmp_path / "errors").read_text()
+    answer, *pids = (tmp_path / "out").read_text().split()
+    assert (answer, len(pids)) == ("Packet", 4)
+    try:
+        assert gone([int(pid) for pid in pids], within=3.0)
+    finally:
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)
 
 
-def test_cartpole_end_to_end_with_an_actor_killed_on_the_way(tmp_path):
+def test_cartpole_end_to_end_with_one_actor_killed_on_the_way_and_one_stopped(tmp_path, monkeypatch, capsys):
     """Two actors of two tasks each: the run makes all its updates, and says what it lost."""
+    monkeypatch.setattr(heartbeat, "STOPPED", 1.0)
     config = gtrxl.defaults(task="gym:CartPole-v1", core="lstm")
     config = dataclasses.replace(
         config, net=NET, fleet=FleetSettings(actors=2, tasks=2), streams=4, unroll=8, steps=640, reports=2, checkpoint_every=1
@@ -164,13 +179,24 @@ def test_cartpole_end_to_end_with_an_actor_killed_on_the_way(tmp_path):
             super().publish(version, weights)
             if version == 6:
                 os.kill(self.pids[0], signal.SIGKILL)
+            if version == 12:
+                os.kill(self.pids[1], signal.SIGSTOP)
+                noticed["stopped"] = time.monotonic()
 
-    run = crew.train(config, crew.gym_task(config), run=tmp_path / "run", quiet=True, board=False, open_fleet=Killing)
+        def restart(self, actor):
+            noticed.setdefault(actor, time.monotonic())
+            super().restart(actor)
+
+    noticed = {}
+    run = crew.train(config, crew.gym_task(config), run=tmp_path / "run", board=False, open_fleet=Killing)
     assert run.status == "finished"
     assert [row["updates"] for row in run.rows] == [10, 20]
     last = run.rows[-1]
-    assert last["restarts"] == 1
-    assert 1 <= last["lost_unrolls"] <= 2
+    assert last["restarts"] == 2
+    assert 2 <= last["lost_unrolls"] <= 4
+    assert noticed[1] - noticed["stopped"] < 10
+    said = " ".join("".join(capsys.readouterr()).split())
+    assert re.search(r"gym:CartPole-v1, actor 1, stream \d, .{0,30}: its process has been stopped for \d s; it was killed", said)
     assert last["episodes"] > 0
     assert 8 <= last["return_min"] <= last["return_mean"] <= last["return_max"] <= 500
 

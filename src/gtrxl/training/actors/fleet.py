@@ -7,7 +7,6 @@ asks, waits, unpacks. So the learner never waits for a pipe, and there are never
 import contextlib
 import dataclasses
 import multiprocessing
-import os
 import pickle
 import queue
 import signal
@@ -17,11 +16,13 @@ import traceback
 from multiprocessing.connection import Connection
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-from gtrxl.gym.child_process import as_child
+from gtrxl.gym.child_process import Child
 from gtrxl.gym.stream import Kind, too_long, where
 from gtrxl.networks.agent import Agent
 from gtrxl.runs.errors import first_line
+from gtrxl.training.actors import heartbeat
 from gtrxl.training.actors.actor import Actor, Assignment, settle
+from gtrxl.training.actors.heartbeat import Heart
 from gtrxl.training.actors.packets import Failure, Packet, Sealed
 
 
@@ -58,7 +59,7 @@ GRACE = 5.0
 LOOK_EVERY = 0.2
 """Seconds between two looks at actors that say nothing."""
 SILENCE = 900.0
-"""Seconds that an actor may take outside of its task: to start, to compile, to send."""
+"""Seconds that an actor may take outside of its task, as long as its heart beats: to start, to compile, to send."""
 
 
 class LocalFleet:
@@ -155,17 +156,12 @@ class _Worker:
         self._waiting = 0
         self._since = time.monotonic()
         self._over = False
-        context = multiprocessing.get_context("spawn")
-        self._connection, theirs = context.Pipe()
-        self._pulse = context.RawArray("d", 4)
-        self.process = context.Process(
-            target=_work,
-            args=(theirs, pickle.dumps(assignment), index, attempt, self._pulse),
-            name=f"gtrxl-actor-{index}",
-            daemon=True,
-        )
-        with as_child():
-            self.process.start()
+        self._connection, theirs = multiprocessing.Pipe()
+        self._pulse = multiprocessing.get_context("spawn").RawArray("d", 5)
+        given = (theirs, pickle.dumps(assignment), index, attempt, self._pulse)
+        self.process = Child(_work, given, name=f"gtrxl-actor-{index}")
+        self.process.start()
+        self._heart = Heart()
         theirs.close()
         self._thread = threading.Thread(target=self._talk, name=f"gtrxl-actor-{index}-pipe", daemon=True)
         self._thread.start()
@@ -191,7 +187,7 @@ class _Worker:
         if self._over or not (self._waiting and (said := self._trouble())):
             return None
         self.kill()
-        _, stream, step, call = self._pulse
+        _, stream, step, call, _ = self._pulse
         name = self._assignment.name(self.index, int(stream))
         place = where(name, actor=self.index, stream=int(stream), step=int(step), call=int(call))
         kind, message = said
@@ -201,7 +197,9 @@ class _Worker:
         if not self._thread.is_alive() or self.process.exitcode is not None:
             self.process.join(1.0)
             return "died", _ending(self.process.exitcode)
-        at, _, _, call = self._pulse
+        at, _, _, call, beat = self._pulse
+        if said := self._heart.trouble(beat, pid=self.process.pid or 0, in_task=call > 0):
+            return "hung", said
         now, limit = time.monotonic(), self._assignment.time_limit
         if call:
             return ("hung", too_long(limit)) if now - at > limit + self._grace else None
@@ -257,7 +255,7 @@ def _work(connection: Connection, assignment: bytes, index: int, attempt: int, p
     """An actor's whole life: unrolls as asked, until the learner is gone or says so."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _leave)
-    threading.Thread(target=_follow, daemon=True).start()
+    threading.Thread(target=heartbeat.beat, args=(pulse, 4), name="gtrxl-heart", daemon=True).start()
     settle()
 
     def beat(stream: int, step: int, call: int) -> None:
@@ -286,11 +284,3 @@ def _work(connection: Connection, assignment: bytes, index: int, attempt: int, p
 
 def _leave(*_: Any) -> None:
     raise SystemExit(0)
-
-
-def _follow() -> None:
-    """Ends this process with its parent, whatever its task is doing."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
