@@ -6,10 +6,12 @@ A class that was given to this process directly keeps its place as its name, and
 import difflib
 import functools
 import importlib
+import importlib.util
 import os
 import re
 import sys
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 _given: dict[str, Any] = {}
@@ -66,6 +68,21 @@ def find(place: str, *, what: str) -> Any:
         ) from None
     _given[place] = found  # on somebody's word: it needs no other one in this process
     return found
+
+
+def is_here(module: str) -> bool:
+    """Whether a module would be imported from the working directory, where anybody's files may lie, whatever its name says.
+    Nothing is imported to find out."""
+    top = module.partition(".")[0]
+    try:
+        spec = None if top in sys.modules else importlib.util.find_spec(top)
+    except (ImportError, ValueError):
+        return False
+    if spec is None:
+        return False
+    places = [*(spec.submodule_search_locations or ()), *([] if spec.origin is None else [spec.origin])]
+    here = Path.cwd().resolve()
+    return any(Path(place).resolve().parent == here for place in places)
 
 
 def meant(name: str, known: Iterable[str]) -> str:

@@ -36,7 +36,7 @@ def test_names_are_taken_apart_and_put_together(text, name, path):
 @pytest.mark.parametrize(("text", "said"), [
     ("dmlab:", "needs a name"),
     ("dmlab:rooms_watermaze:heigth=36", "takes height, width"),
-    ("dmlab:rooms_watermaze:height=4", "height must be at least 8, got 4"),
+    ("dmlab:rooms_watermaze:height=4", "height must be from 8 to 4096, got 4"),
     ("dmlab:rooms_watermaze:height=tall", "height must be a whole number, got 'tall'"),
     ("dmlab:rooms_watermaze:renderer=gpu", "software or hardware"),
     ("dmlab:rooms_watermaze:test=2", "test must be 0 or 1"),

@@ -118,9 +118,20 @@ def test_what_is_not_there_is_said_in_one_line(text, said):
     ("dmlab30", ()),
     ("t-maze", ()),
     ("gym:their.tasks:Maze-v0:size=3", ("their.tasks",)),
-    ("env:my.tasks.make", ("my.tasks",)),
-    ("gym:env_fn/my.tasks.make", ("my.tasks",)),
-    ("gym:CartPole-v1+env:my.tasks:make+gym:their.tasks:Maze-v0+env:my.tasks:other", ("my.tasks", "their.tasks")),
+    ("env:my.tasks.make", ("my.tasks:make",)),
+    ("gym:env_fn/my.tasks.make", ("my.tasks:make",)),
+    (
+        "gym:CartPole-v1+env:my.tasks:make+gym:their.tasks:Maze-v0+env:my.tasks:other",
+        ("my.tasks:make", "their.tasks", "my.tasks:other"),
+    ),
+    ("env:gtrxl.play.server:http.server.test", ("gtrxl.play.server:http.server.test",)),
+    ("env:gymnasium.make", ("gymnasium:make",)),
+    ("gym:gtrxl.__main__:X-v0", ("gtrxl.__main__",)),
+    ("gym:gtrxl/TMaze-v0:task=my.tasks:Maze,corridor=3", ("my.tasks:Maze",)),
+    ('gym:Some-v0:inner={"deep":[{"a":"my.tasks:Maze"}]}', ("my.tasks:Maze",)),
+    ("dmlab:../../evil", ("dmlab:../../evil",)),
+    ("dmlab:rooms_watermaze:cache=/elsewhere", ("dmlab:rooms_watermaze:cache=/elsewhere",)),
+    ("dmlab:rooms_watermaze:cache=none", ()),
 ])  # fmt: skip
-def test_modules_that_only_a_name_knows_of_are_told_without_importing_them(text, modules):
+def test_what_only_a_name_knows_of_is_told_without_importing_it(text, modules):
     assert foreign(text) == modules

@@ -137,3 +137,14 @@ def test_a_folder_that_takes_no_lock_is_said(tmp_path):
     what = r"the lock .*lock cannot be written: No such file or directory; make the folder"
     with pytest.raises(RunError, match=what), lock.hold(tmp_path / "none"):
         pass
+
+
+def test_it_is_not_written_through_a_link(tmp_path):
+    """A stranger's folder: its lock is a link to a file of the user's, which would be emptied."""
+    mine, folder = tmp_path / "mine", tmp_path / "run"
+    mine.write_text("what I wrote")
+    folder.mkdir()
+    (folder / "lock").symlink_to(mine)
+    with pytest.raises(RunError, match="the lock .* cannot be written"), lock.hold(folder):
+        pytest.fail("through the link")
+    assert mine.read_text() == "what I wrote"

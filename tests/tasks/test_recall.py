@@ -77,9 +77,9 @@ def test_cards_and_questions_are_drawn_fairly():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"items": 0}, "items must be at least 1"),
+        ({"items": 0}, "items must be from 1 to 4096, got 0"),
         ({"ask": 5}, "ask must be from 1 to 4, got 5"),
-        ({"kinds": 1}, "kinds must be at least 2"),
+        ({"kinds": 1}, "kinds must be from 2 to 4096, got 1"),
         ({"delay": -1}, "delay must be at least 0"),
     ],
 )

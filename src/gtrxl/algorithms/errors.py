@@ -1,6 +1,9 @@
 """One kind of error for bad settings and inputs: the rule, the value, the remedy, in one line."""
 
 import math
+import reprlib
+
+MOST = 10**9
 
 
 class LearnerError(ValueError):
@@ -24,8 +27,10 @@ def positive(name: str, value: float, *, hint: str) -> None:
 
 
 def count(name: str, value: int, *, hint: str) -> None:
-    """Raise unless `value` is a whole number of at least one; `hint` is the remedy."""
+    """Raise unless `value` is a whole number of at least one, and no more than could ever be counted; `hint` is the remedy."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise LearnerError(f"{name} must be a whole number, got {value!r}; {hint}")
     if value < 1:
         raise LearnerError(f"{name} must be at least 1, got {value}; {hint}")
+    if value > MOST:
+        raise LearnerError(f"{name} must be at most {MOST}, got {reprlib.repr(value)}; {hint}")

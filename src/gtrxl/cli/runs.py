@@ -106,6 +106,8 @@ class Train:
                 base = defaults(**chosen, **({} if guess is None else {"task": guess}))  # pyright: ignore[reportArgumentType]
             else:
                 base = settings.read(Path(file), algorithm=chosen.get("algorithm"), trust="--trust" in argv)
+                if "--trust" not in argv and given("--address") is None:
+                    settings.ask_before_joining(base, file)
             command = _train_of(type(base.learner))
             fields = {field.name: getattr(base, field.name) for field in dataclasses.fields(base)}
             parsed = _parsed(command, argv, command(**fields))

@@ -17,7 +17,7 @@ from gtrxl.evaluation.trained_agent import TrainedAgent
 from gtrxl.networks.agent import Agent
 from gtrxl.runs import sealed, settings
 from gtrxl.runs.errors import RunError, first_line, say
-from gtrxl.runs.folder import Which, read_rows
+from gtrxl.runs.folder import Which, check_inside, read_rows
 from gtrxl.runs.metrics import read_result
 from gtrxl.runs.scores import late
 from gtrxl.training.building import make_agent
@@ -40,6 +40,8 @@ def export(
     path = Path(run) / "agent.safetensors" if to is None else Path(to)
     if path.suffix != ".safetensors":
         raise RunError(f"the file to export to must end in .safetensors, got {path}; its card is written beside it")
+    if to is None and not trust:
+        check_inside(Path(run), *(path.with_suffix(suffix).name for suffix in (".safetensors", ".part", ".json")))
     config, tasks, agent, update = restore_agent(run, which, env_fn=env_fn, trust=trust, **given)
     lines = tasks.scales.lines
     arrays = {name: np.array(array, order="C") for name, array in named(agent).items()}
@@ -78,7 +80,7 @@ def load_export(path: str | os.PathLike[str], *, env_fn: EnvFn | None = None, tr
         arrays = load_file(path)
     except OSError as error:
         raise RunError(f"cannot read {pair}: {error.strerror or error}; `gtrxl export RUN` makes both") from error
-    except (SafetensorError, ValueError) as error:
+    except (SafetensorError, ValueError, RecursionError) as error:
         raise RunError(f"cannot read {pair}: {first_line(error)}; `gtrxl export RUN` makes both") from error
     data = card.get("config") if isinstance(card, dict) else None
     if not isinstance(data, dict) or not {"task", "core", "algorithm"} <= set(data):

@@ -6,7 +6,7 @@ from typing import Any
 
 from gtrxl.evaluation.loading import load
 from gtrxl.runs.errors import RunError
-from gtrxl.runs.folder import Which
+from gtrxl.runs.folder import Which, check_inside
 from gtrxl.training.session import EnvFn
 
 
@@ -33,6 +33,8 @@ def watch(
     path = Path(run) / "episode.gif" if to is None else Path(to)
     if path.suffix not in (".gif", ""):
         raise RunError(f"an episode is written as .gif or as frames in a folder, got {path}; MP4 can be made from the frames")
+    if to is None and not trust:
+        check_inside(Path(run), path.name)
     agent = load(run, which, task=task, env_fn=env_fn, trust=trust, **given)
     frames, rewards = agent.film(seed=seed, greedy=greedy, secret=secret)
     try:

@@ -10,12 +10,10 @@ from gtrxl.gym.dmlab.levels import LAB, SETS
 from gtrxl.gym.dmlab.task import LabTask
 from gtrxl.gym.sets import GymSet
 from gtrxl.gym.spaces import Previous
-from gtrxl.gym.task import ENV, PACKAGES, PREFIX, GymTask
+from gtrxl.gym.task import ENV, PREFIX, GymTask
 from gtrxl.tasks.errors import TaskError
 
 _PREFIXES = (PREFIX, ENV, LAB)
-_KNOWN = {"gtrxl", "gymnasium", *(module for module, _ in PACKAGES.values())}
-"""Packages that tasks come from as a matter of course."""
 _BETWEEN = re.compile(rf"\+(?=\s*(?:{'|'.join(_PREFIXES)}))")
 
 
@@ -39,10 +37,9 @@ def parse(text: str, *, mask_velocity: bool = False, previous: Previous = "actio
 
 
 def foreign(text: str) -> tuple[str, ...]:
-    """The modules that a task of this name would have us import and that we do not know: somebody else's code, which may do
+    """What a task of this name would have us import or call and this process was not given: somebody else's code, which may do
     anything. Nothing is imported to find out. Empty for tasks that are not Gymnasium's."""
-    modules = (module for task in parse(text).tasks for module in task.foreign) if is_gym(text) else ()
-    return tuple(dict.fromkeys(module for module in modules if module.partition(".")[0] not in _KNOWN))
+    return tuple(dict.fromkeys(place for task in parse(text).tasks for place in task.foreign)) if is_gym(text) else ()
 
 
 def _is_set(text: str) -> bool:

@@ -40,7 +40,7 @@ def _arguments(text: str) -> Iterator[tuple[str, Any]]:
         try:
             value, end = json.JSONDecoder().raw_decode(text)
             whole = not text[end:].strip() or text[end:].lstrip().startswith(",")
-        except json.JSONDecodeError:
+        except (ValueError, RecursionError):  # no JSON, or too many digits, or too deep: then it is text
             value, end, whole = None, 0, False
         rest = text[end:].lstrip() if whole else text[text.index(",") :] if "," in text else ""
         if not whole:
@@ -56,5 +56,5 @@ def _spell(key: str, value: Any) -> str:
         return value
     try:
         return json.dumps(value, separators=(",", ":"))
-    except TypeError:
+    except (TypeError, RecursionError):
         raise TaskError(f"{key} must be what JSON can hold, got {value!r}; give env_fn instead") from None

@@ -15,12 +15,14 @@ import importlib
 import importlib.util
 import re
 import types
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import cloudpickle
 import gymnasium
 
-from gtrxl.gym.env_function import EnvFn, found, place_of, spelled_out
+from gtrxl import names
+from gtrxl.gym.env_function import EnvFn, can_be_imported, found, place_of, spelled_out
 from gtrxl.gym.errors import guarded
 from gtrxl.gym.spaces import Previous, Spaces
 from gtrxl.gym.spaces.views import OneHotCells, Viewed, WithoutVelocities, raw_space, views_of
@@ -42,6 +44,8 @@ PACKAGES = {
     r"(Endless-)?(MortarMayhem|MysteryPath|SearingSpotlights)": ("memory_gym", "memory-gym"),
 }
 """Which ids begin so -> the module that registers them, and what to install."""
+KNOWN = {"gtrxl", "gymnasium", *(module for module, _ in PACKAGES.values())}
+"""Modules that ids come from as a matter of course."""
 
 
 UNKNOWN = types.MappingProxyType({"eps_eta": 0.1, "eps_alpha": 0.05, "alpha_init": 0.3, "lam": 0.95})
@@ -108,12 +112,20 @@ class GymTask:
 
     @property
     def foreign(self) -> tuple[str, ...]:
-        """The modules that making it imports, and that only its name knows of: see `by_name.foreign`."""
+        """What making it imports, or calls, and only its name knows of. Nothing is imported to find out.
+
+        A function is foreign wherever it is: of a package that we know there are many that nobody wants called. Of modules that
+        register ids those are known that ids come from as a matter of course, and no parts of them. An argument may name code,
+        too: `gym:gtrxl/TMaze-v0:task=package.module:Class`.
+        """
         if self.env_fn is not None:
             return ()
         if self.place is not None:
-            return (self.place.partition(":")[0],)
-        return (self.id.partition(":")[0],) if ":" in self.id else ()
+            return (self.place,) if can_be_imported(self.place) and not names.is_given(self.place) else ()
+        module, colon, _ = self.id.rpartition(":")
+        modules = [module] if colon else [module for begin, (module, _) in PACKAGES.items() if re.match(begin, self.id)]
+        strange = [module for module in modules if module not in KNOWN or names.is_here(module)]
+        return (*strange, *(text for _, value in self.arguments for text in _texts(value) if ":" in text))
 
     @property
     def tasks(self) -> tuple["GymTask", ...]:
@@ -182,6 +194,15 @@ class GymTask:
     def __reduce__(self) -> tuple[Any, ...]:
         fields = (self.id, self.arguments, self.mask_velocity, self.previous)
         return _unpickled, (*fields, None if self.env_fn is None else cloudpickle.dumps(self.env_fn))
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """All text in an argument, as deep as it goes."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for part in [*value, *value.values()] if isinstance(value, dict) else value:
+            yield from _texts(part)
 
 
 def _unpickled(id: str, arguments: tuple, mask_velocity: bool, previous: Previous, env_fn: bytes | None) -> GymTask:

@@ -7,13 +7,14 @@ A core, a task and an algorithm are named: ours by a short name, anyone's by its
 import dataclasses
 import json
 import math
+import reprlib
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import tyro
 
 from gtrxl.algorithms import LEARNERS, VMPO, Learner
 from gtrxl.algorithms.catalogue import learner_class
-from gtrxl.cores.catalogue import core_arguments
+from gtrxl.cores.catalogue import CORES, core_arguments
 from gtrxl.cores.layers import INIT_VARIANCE
 from gtrxl.networks.vision import PAPER_CHANNELS, SMALL_CHANNELS
 from gtrxl.runs import tasks
@@ -24,6 +25,17 @@ L = TypeVar("L", bound=Learner)
 
 CHANNELS: dict[str, tuple[int, ...]] = {"tiny": (8, 16, 16), "small": SMALL_CHANNELS, "paper": PAPER_CHANNELS}
 """Of the sections of the ResNet, by name."""
+
+
+MOST_LAYERS, MOST, MOST_STEPS, LONGEST_CALL, LONGEST_WORD = 1024, 2**20, 10**15, 10**7, 100
+"""What is larger than any machine that there is can only be a mistake, or meant to hang who reads it."""
+
+
+def _not_beyond(record: Any, most: int, *names: str) -> None:
+    for name in names:
+        if getattr(record, name) > most:
+            said = reprlib.repr(getattr(record, name))  # it may have thousands of digits
+            raise RunError(f"{name} must be at most {most}, got {said}; no machine has room for more")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -61,6 +73,8 @@ class Net:
         for name in ("torso", "hidden"):  # the core checks its own sizes
             if getattr(self, name) < 1:
                 raise RunError(f"{name} must be at least 1, got {getattr(self, name)}; the default is {getattr(Net, name)}")
+        _not_beyond(self, MOST_LAYERS, "layers")
+        _not_beyond(self, MOST, "width", "heads", "head_dim", "mlp", "memory", "torso", "hidden")
         if self.channels not in CHANNELS:
             raise RunError(f"channels must be one of {', '.join(CHANNELS)}, got {self.channels!r}; small learns on a CPU")
         bias = self.gate_bias
@@ -108,8 +122,10 @@ class FleetSettings:
             if getattr(self, name) < least:
                 default = getattr(FleetSettings, name)
                 raise RunError(f"{name} must be at least {least}, got {getattr(self, name)}; the default is {default}")
+        _not_beyond(self, MOST, "actors", "tasks", "restarts")
         if not 0 < self.time_limit < math.inf:
             raise RunError(f"time_limit must be more than 0 seconds, got {self.time_limit}; the default is 120")
+        _not_beyond(self, LONGEST_CALL, "time_limit")
         if self.address is not None and self.engine != "ray":
             raise RunError(f"address must come with engine ray, got engine {self.engine!r}; add --engine ray")
 
@@ -176,8 +192,10 @@ class Config(Generic[L]):
                 usual = f"the default is {getattr(Config, name)}"
                 remedy = "leave it out for what the task is known to need" if name in ("steps", "streams", "unroll") else usual
                 raise RunError(f"{name} must be at least {least}, got {value}; {remedy}")
+        _not_beyond(self, MOST, "streams", "unroll", "devices", "reports", "checkpoint_every")
+        _not_beyond(self, MOST_STEPS, "steps")
         if self.seed >= 2**32:
-            raise RunError(f"seed must be less than 2**32, got {self.seed}; JAX looks at 32 bits of it")
+            raise RunError(f"seed must be less than 2**32, got {reprlib.repr(self.seed)}; JAX looks at 32 bits of it")
         if not 0 <= self.discount <= 1:
             raise RunError(f"discount must be between 0 and 1, got {self.discount}; 0.97 looks about 33 steps ahead")
         if not 0 <= self.popart_step < 1:
@@ -200,7 +218,11 @@ class Config(Generic[L]):
 
     def core_arguments(self) -> dict[str, Any]:
         """What the core is made with: the sizes that it takes, and `core_args`."""
-        return self.net.core_sizes(self.core) | dict(map(_argument, self.core_args))
+        given = dict(map(_argument, self.core_args))
+        if self.core in CORES:  # ours take numbers and words; somebody's own may take anything
+            for name, value in given.items():
+                _check_argument(self.core, name, value)
+        return self.net.core_sizes(self.core) | given
 
     @property
     def frames_per_update(self) -> int:
@@ -248,8 +270,19 @@ def _argument(text: str) -> tuple[str, Any]:
     """key=value, the value as JSON or else as it stands."""
     key, equals, value = text.partition("=")
     if not equals or not key.strip().isidentifier():
-        raise RunError(f"core_args must be key=value, got {text!r}; for example --core-args width=64 depth=2")
+        raise RunError(f"core_args must be key=value, got {reprlib.repr(text)}; for example --core-args width=64 depth=2")
+    if key.strip() in ("input_size", "key"):
+        raise RunError(f"core_args must leave {key.strip()} to the agent, got {reprlib.repr(text)}; leave it out")
     try:
         return key.strip(), json.loads(value)
-    except ValueError:
+    except (ValueError, RecursionError):
         return key.strip(), value
+
+
+def _check_argument(core: str, name: str, value: Any) -> None:
+    """Raises for what none of our cores can take."""
+    most = LONGEST_WORD if isinstance(value, str) else MOST_LAYERS if name == "layers" else MOST
+    size = len(value) if isinstance(value, str) else abs(value) if isinstance(value, int | float) else 0
+    if size > most or not isinstance(value, int | float | str | None):
+        said = f"{name}={reprlib.repr(value)}"
+        raise RunError(f"core_args of {core} must be words, or numbers of at most {most}, got {said}; leave it out")

@@ -141,6 +141,18 @@ def read_rows(folder: Path, result: Mapping[str, Any]) -> list[dict[str, Any]]:
     return rows
 
 
+def check_inside(folder: Path, *files: str) -> None:
+    """Raises if what is written into a run's folder would be written elsewhere: a stranger's folder may have links to your files.
+    Without names, all that is in it is looked at."""
+    home = folder.resolve()
+    for path in [folder / file for file in files] or sorted(folder.iterdir()):
+        if path.is_symlink() and not (target := path.resolve()).is_relative_to(home):
+            raise RunError(
+                f"{path} leads out of the run's folder, to {target}, which would be written; remove the link, or if it is yours, "
+                "say so with --trust (trust=True)"
+            )
+
+
 def checkpoints_of(folder: Path, *, read_only: bool = False, expected_bytes: int = 0) -> Checkpoints:
     """The checkpoints of a run."""
     return Checkpoints(folder / "checkpoints", read_only=read_only, expected_bytes=expected_bytes)

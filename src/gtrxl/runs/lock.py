@@ -113,7 +113,8 @@ def _take(folder: Path, *, wait: bool) -> _Lock:
     until = time.monotonic() + PATIENCE
     while True:
         try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)  # Python keeps it from programs that are started
+            # Not through a link: a stranger's folder could have one to a file of ours, and this one is written to.
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o644)
         except OSError as error:
             raise RunError(
                 f"the lock {path} cannot be written: {error.strerror or error}; make the folder writable, or choose another"

@@ -1,11 +1,15 @@
 """Settings as data: changed by name, written to a file, read back."""
 
+import contextlib
 import dataclasses
 import json
+import reprlib
+import stat
+import types
 import typing
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from gtrxl import names
 from gtrxl.algorithms import LEARNERS, Learner
@@ -15,6 +19,11 @@ from gtrxl.runs.errors import RunError, first_line
 from gtrxl.runs.presets import defaults
 from gtrxl.runs.tasks import foreign, give
 from gtrxl.tasks.contract import Task
+
+LARGEST = 2**24
+"""Bytes of a file of settings that are read."""
+LONGEST_NAME = 200
+"""Letters of the name of somebody's code that are said."""
 
 
 def as_dict(config: Config[Any]) -> dict[str, Any]:
@@ -37,10 +46,23 @@ def read(path: Path, *, algorithm: str | None = None, trust: bool = False, remed
     path = Path(path)
     if not path.exists():
         raise RunError(f"there is no file {path}; a run keeps its settings in RUN/config.json")
+    _check_file(path)
     data = sealed.read(path, remedy=remedy or "RUN/config.json of any run shows the form")
     if algorithm is not None and algorithm != data.get("algorithm", Config.algorithm):
         data = {name: value for name, value in data.items() if name != "learner"} | {"algorithm": algorithm}
     return checked(data, where=str(path), trust=trust)
+
+
+def _check_file(path: Path) -> None:
+    """Raises for what cannot be read to its end: a pipe, a device, more than settings ever are."""
+    with contextlib.suppress(OSError):  # said by who reads it
+        found = path.stat()
+        if stat.S_ISREG(found.st_mode) and found.st_size > LARGEST:
+            raise RunError(
+                f"{path} must have at most {LARGEST} bytes, got {found.st_size}; RUN/config.json of any run shows the form"
+            )
+        if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
+            raise RunError(f"{path} must be a file, got a pipe or a device; RUN/config.json of any run shows the form")
 
 
 def checked(data: Mapping[str, Any], *, where: str, trust: bool = False) -> Config[Any]:
@@ -48,7 +70,8 @@ def checked(data: Mapping[str, Any], *, where: str, trust: bool = False) -> Conf
     first = {name: data[name] for name in ("task", "core", "algorithm") if name in data}
     for name, value in first.items():
         if not isinstance(value, str):
-            raise RunError(f"{name} in {where} must be str, got {value!r}; the default is {getattr(Config, name)!r}")
+            said = reprlib.repr(value)
+            raise RunError(f"{name} in {where} must be str, got {said}; the default is {getattr(Config, name)!r}")
     if not trust:
         _ask_for_trust(first, where)
     try:
@@ -66,9 +89,22 @@ def _ask_for_trust(named: Mapping[str, str], where: str) -> None:
             places.append(f"{what} {name}")
     places += [f"task {place}" for place in foreign(named.get("task", ""))]
     if places:
+        said = ", ".join(" ".join(place.split())[:LONGEST_NAME] for place in places)
         raise RunError(
-            f"{where} names code outside of gtrxl, which loading it would import and run: {', '.join(places)}; "
+            f"{where} names code outside of gtrxl, which loading it would import and run: {said}; "
             "if you trust it, say so with --trust (trust=True), or give the thing itself"
+        )
+
+
+def ask_before_joining(config: Config[Any], where: str) -> None:
+    """Raises if going on with these settings would join a Ray cluster that is not of this machine: who has that cluster decides
+    what runs here. To only read a run it is not joined."""
+    address = config.fleet.address
+    host = (address or "auto").removeprefix("ray://").rpartition(":")[0]
+    if host not in ("", "localhost", "127.0.0.1", "[::1]"):
+        raise RunError(
+            f"{where} names a Ray cluster, {address}, which going on with it would join and run code of; "
+            "if you trust it, say so with --trust (trust=True)"
         )
 
 
@@ -119,18 +155,49 @@ def _typed(record: Any, changes: Mapping[str, Any], where: str) -> dict[str, Any
         if name not in fields:
             near = names.meant(name, fields)
             raise RunError(f"{where} must name settings there are, got {name!r}{near or ';'} there are {', '.join(fields)}")
-        wanted = hints[name]
         if name in PARTS:
             if isinstance(value, dict):
                 continue
             if not dataclasses.is_dataclass(value):
-                raise RunError(f"{name} in {where} must be settings by name, got {value!r}; {{}} changes none of them")
-        if wanted is float and isinstance(value, int) and not isinstance(value, bool):
-            value = float(value)
-        simple = {int: int, float: float, str: str, bool: bool}.get(wanted)
-        if simple is not None and (not isinstance(value, simple) or (isinstance(value, bool) and simple is not bool)):
+                said = reprlib.repr(value)
+                raise RunError(f"{name} in {where} must be settings by name, got {said}; {{}} changes none of them")
+        elif not _fits(value, hints[name]):
+            said = reprlib.repr(value)
             raise RunError(
-                f"{name} in {where} must be {simple.__name__}, got {value!r}; the default is {getattr(record, name)!r}"
+                f"{name} in {where} must be {_in_words(hints[name])}, got {said}; the default is {getattr(record, name)!r}"
             )
+        elif hints[name] is float:
+            value = float(value)
         typed[name] = tuple(value) if isinstance(value, list) else value  # JSON has no tuples
     return typed
+
+
+_SIMPLE = (int, float, str, bool, types.NoneType)
+
+
+def _fits(value: Any, wanted: Any) -> bool:
+    """Whether a value is of a setting's kind, as far as we know the kind. A whole number will do for a float; no other for an
+    int, True least of all."""
+    kind, parts = typing.get_origin(wanted), typing.get_args(wanted)
+    if wanted in _SIMPLE:
+        if wanted is float and isinstance(value, int) and not isinstance(value, bool):
+            return abs(value) <= 2**1000
+        return isinstance(value, wanted) and (wanted is bool or not isinstance(value, bool))
+    if kind is Literal:
+        return any(value == part and type(value) is type(part) for part in parts)
+    if kind in (typing.Union, types.UnionType):
+        return any(_fits(value, part) for part in parts)
+    if kind is tuple:
+        return isinstance(value, list | tuple) and all(_fits(part, parts[0]) for part in value)
+    return True
+
+
+def _in_words(wanted: Any) -> str:
+    kind, parts = typing.get_origin(wanted), typing.get_args(wanted)
+    if kind is Literal:
+        return f"one of {', '.join(map(str, parts))}"
+    if kind in (typing.Union, types.UnionType):
+        return " or ".join(map(_in_words, parts))
+    if kind is tuple:
+        return f"a list of {_in_words(parts[0])}"
+    return "null" if wanted is types.NoneType else wanted.__name__

@@ -17,7 +17,6 @@ from typing import Any, ClassVar
 from gtrxl import names
 from gtrxl.gym import by_name, jax_tasks
 from gtrxl.gym.dmlab.human import splits
-from gtrxl.gym.env_function import can_be_imported
 from gtrxl.gym.spaces import Previous, Spaces
 from gtrxl.gym.task import GymTask
 from gtrxl.runs.scores import TaskScales
@@ -197,13 +196,14 @@ def _compiled(text: str) -> tuple[Task, ...]:
 def foreign(text: str) -> tuple[str, ...]:
     """What a task's name would have us import from outside of this package, and this process was not given. Nothing is imported
     to find out."""
-    found: list[str] = []
     if by_name.is_gym(text):
-        for task in by_name.parse(text).tasks:
-            place = task.place
-            if place is None or (can_be_imported(place) and not names.is_given(place)):
-                found += by_name.foreign(task.name)
-    else:
-        places = [split(part)[0] for part in _BETWEEN.split(text)]
-        found += [place for place in places if ":" in place and not names.is_given(place)]
+        return by_name.foreign(text)
+    found: list[str] = []
+    for part in _BETWEEN.split(text):
+        if jax_tasks.is_jax(part):
+            package = jax_tasks.JaxTask.parse(part).package
+            found += [package] if names.is_here(package) else []
+        else:
+            places = [split(each)[0] for each in part.split("+")]  # as `make_tasks` does
+            found += [place for place in places if ":" in place and not names.is_given(place)]
     return tuple(dict.fromkeys(found))

@@ -6,6 +6,7 @@ A task of yours goes by the place of its class, `make_task("package.module:Echo:
 import dataclasses
 import importlib
 import inspect
+import reprlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -31,7 +32,8 @@ def make_task(text: str, **arguments: int | None) -> Task:
         try:
             given[argument] = int(value)
         except ValueError:
-            raise TaskError(f"{argument} must be a whole number, got {value!r}; for example {_example(name, kind)!r}") from None
+            said = reprlib.repr(value)  # it may be one of thousands of digits
+            raise TaskError(f"{argument} must be a whole number, got {said}; for example {_example(name, kind)!r}") from None
     for argument, value in arguments.items():
         _check(name, argument, kind, fields)
         given[argument] = value

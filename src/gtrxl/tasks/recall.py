@@ -63,9 +63,9 @@ class Recall(Task):
     """items + delay + ask."""
 
     def __post_init__(self):
-        in_range("items", self.items, least=1, hint="there is at least one card to keep")
+        in_range("items", self.items, least=1, most=4096, hint="there is at least one card to keep")
         in_range("ask", self.ask, least=1, most=self.items, hint="no card is asked for twice")
-        in_range("kinds", self.kinds, least=2, hint="with one kind there is nothing to remember")
+        in_range("kinds", self.kinds, least=2, most=4096, hint="with one kind there is nothing to remember")
         in_range("delay", self.delay, least=0, hint="0 asks as soon as the last card was shown")
         object.__setattr__(self, "episode_steps", self.items + self.delay + self.ask)
 

@@ -1,17 +1,19 @@
 """An agent of a run's sizes for a run's tasks."""
 
 import dataclasses
+import reprlib
 from typing import Any
 
 import jax
 
-from gtrxl.cores.catalogue import make_core
+from gtrxl.cores.catalogue import CORES, make_core
 from gtrxl.gym.spaces import Spaces
 from gtrxl.networks.agent import Agent
 from gtrxl.networks.encoder import make_torso
 from gtrxl.networks.normaliser import Normaliser
 from gtrxl.networks.policies import Head
 from gtrxl.runs.config import CHANNELS, Config
+from gtrxl.runs.errors import RunError, first_line
 from gtrxl.tasks.contract import Task
 from gtrxl.tasks.specs import ObservationSpec
 from gtrxl.training.update import Update
@@ -28,7 +30,7 @@ def make_agent(config: Config[Any], shown: Task | Spaces, key: jax.Array, *, val
         seen, head = ObservationSpec.of(shown.observation_space), Head(shown.action_space)
     torso = make_torso(seen, net.torso, channels=CHANNELS[net.channels], key=torso_key)
     torso = Normaliser(torso, seen) if seen.measured else torso
-    core = make_core(config.core, input_size=net.torso, key=core_key, **config.core_arguments())
+    core = _core(config, core_key)
     return Agent(
         torso=torso,
         core=core,
@@ -38,6 +40,16 @@ def make_agent(config: Config[Any], shown: Task | Spaces, key: jax.Array, *, val
         pixel_control=config.pixel_control > 0,
         key=heads_key,
     )
+
+
+def _core(config: Config[Any], key: jax.Array) -> Any:
+    try:
+        return make_core(config.core, input_size=config.net.torso, key=key, **config.core_arguments())
+    except TypeError as error:
+        if config.core not in CORES:
+            raise  # a mistake in somebody's own core keeps its traceback
+        said = f"core_args must fit {config.core}, got {reprlib.repr(config.core_args)}: {first_line(error)}"
+        raise RunError(f"{said}; leave them out") from error
 
 
 def update_of(config: Config[Any], **where: Any) -> Update:

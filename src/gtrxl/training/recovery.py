@@ -7,10 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from gtrxl.runs import settings
 from gtrxl.runs.checkpoints import Checkpoints
 from gtrxl.runs.config import Config
 from gtrxl.runs.errors import DamagedError, RunError
-from gtrxl.runs.folder import Run, Which, checkpoints_of, read_config, read_run
+from gtrxl.runs.folder import Run, Which, check_inside, checkpoints_of, read_config, read_run
 from gtrxl.runs.metrics import Rows, read
 from gtrxl.training.engine import Engine
 
@@ -18,6 +19,9 @@ from gtrxl.training.engine import Engine
 def settings_of(folder: Path, *, steps: int | None, devices: int | None, trust: bool) -> Config[Any]:
     """The settings to go on with."""
     config = read_config(folder, trust=trust)
+    if not trust:
+        check_inside(folder)
+        settings.ask_before_joining(config, str(folder / "config.json"))
     if devices is not None:
         config = dataclasses.replace(config, devices=devices)
     if steps is not None:

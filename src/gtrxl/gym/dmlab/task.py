@@ -21,6 +21,7 @@ import gymnasium
 import numpy as np
 from jaxtyping import Int
 
+from gtrxl import names
 from gtrxl.gym.dmlab import levels as dmlab_levels
 from gtrxl.gym.dmlab.level_cache import LevelCache, usual_folder
 from gtrxl.gym.dmlab.levels import LAB
@@ -67,8 +68,8 @@ class LabSettings:
     """Play the episodes that are kept for scoring."""
 
     def __post_init__(self):
-        in_range("height", self.height, least=8, hint="the paper's pictures are 72 x 96")
-        in_range("width", self.width, least=8, hint="the paper's pictures are 72 x 96")
+        in_range("height", self.height, least=8, most=4096, hint="the paper's pictures are 72 x 96")
+        in_range("width", self.width, least=8, most=4096, hint="the paper's pictures are 72 x 96")
         if self.renderer not in ("software", "hardware"):
             raise TaskError(f"renderer must be software or hardware, got {self.renderer!r}; software runs everywhere")
         for name in ("reduced", "test"):
@@ -116,6 +117,16 @@ class LabTask(GymTask):
         usual = LabSettings()
         told = tuple((key, value) for key, value in arguments if value != getattr(usual, key))
         return cls(dmlab_levels.short(level), told, previous=PREVIOUS)
+
+    @property
+    def foreign(self) -> tuple[str, ...]:
+        """Lab itself, if it lies in the working directory; a level outside of Lab's own, which is a program; maps that others
+        have compiled. See `GymTask.foreign`."""
+        outside = self.id.startswith(("/", "\\")) or ".." in self.id
+        return (
+            *(["deepmind_lab"] if names.is_here("deepmind_lab") else []),
+            *([self.name] if outside or self.settings.cache not in ("", NO_CACHE) else []),
+        )
 
     @property
     def settings(self) -> LabSettings:

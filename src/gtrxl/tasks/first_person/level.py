@@ -96,8 +96,8 @@ class Level(Task):
     """Every second step: 8 frames a second are as fast as life."""
 
     def __post_init__(self):
-        in_range("height", self.height, least=8, hint="the paper's pictures are 72 x 96")
-        in_range("width", self.width, least=8, hint="the paper's pictures are 72 x 96")
+        in_range("height", self.height, least=8, most=4096, hint="the paper's pictures are 72 x 96")
+        in_range("width", self.width, least=8, most=4096, hint="the paper's pictures are 72 x 96")
         in_range("episode_steps", self.episode_steps, least=1, hint="there are 15 steps in a second")
 
     @abc.abstractmethod
