@@ -145,6 +145,6 @@ def test_it_is_not_written_through_a_link(tmp_path):
     mine.write_text("what I wrote")
     folder.mkdir()
     (folder / "lock").symlink_to(mine)
-    with pytest.raises(RunError, match="the lock .* cannot be written"), lock.hold(folder):
+    with pytest.raises(RunError, match=r"the lock .* cannot be written"), lock.hold(folder):
         pytest.fail("through the link")
     assert mine.read_text() == "what I wrote"
