@@ -105,7 +105,7 @@ class Book:
     def left(self, part: type[Part], form: Form) -> list[int]:
         """The numbers of a part that are not done."""
         done = {case.number for case in self.cases if case.part == part.name}
-        return [number for number in range(part.counts[form]) if number not in done]
+        return [number for number in range(part.total(form)) if number not in done]
 
     def add(self, cases: list[Case]) -> None:
         """Writes them down."""
@@ -175,7 +175,7 @@ def main(settings: Settings) -> int:
     """Does what is left, counts, writes."""
     if settings.list_:
         for name, part in PARTS.items():
-            print(f"{name:10} {part.counts[settings.form]:4d} cases  {part.about}")
+            print(f"{name:10} {part.total(settings.form):4d} cases  {part.about}")
         return 0
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     book = Book(settings)

@@ -50,11 +50,16 @@ class Part:
     about: ClassVar[str]
     """What is done, for the table and the help."""
     counts: ClassVar[dict[Form, int]]
-    """How many cases there are."""
+    """How many cases there are, or at the most."""
     batch: ClassVar[int] = 1
     """Cases that are done in one go."""
     alone: ClassVar[bool] = False
     """Whether it needs the machine for itself."""
+
+    @classmethod
+    def total(cls, form: Form) -> int:
+        """How many cases there are."""
+        return cls.counts[form]
 
     def __init__(self, work: Path, seed: int):
         self.work, self.seed = work / self.name, seed

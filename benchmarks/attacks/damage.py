@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import hashlib
 import io
+import itertools
 import re
 import shutil
 import signal
@@ -26,8 +27,9 @@ from .processes import in_worker
 
 Kind = Literal["flip", "cut", "zeros", "garbage", "empty", "gone"]
 KINDS: tuple[Kind, ...] = ("flip", "cut", "zeros", "garbage", "empty", "gone")
+AGAIN: tuple[Kind, ...] = ("flip", "cut", "zeros", "garbage")
 OFTEN: dict[str, int] = {"config.json": 8, "metrics.jsonl": 8, "result.json": 8, "card.json": 4, "state": 0, "tensorboard": 0}
-"""Bits flipped beside the round of all kinds, in each file of that kind."""
+"""Bits flipped beside, in each file of that kind."""
 CORE = "lstm"
 STOPPED_AT = 7
 """Row after which the first folder is as it would be if its process were killed."""
@@ -64,7 +66,7 @@ class Damage(Part):
                     cases.append(Case(**record))
                 elif len(cases) < len(numbers):
                     number = next(each for each in numbers if each not in {case.number for case in cases})
-                    base, file, kind = planned(self.work, self.seed)[number]
+                    base, file, kind = next(itertools.islice(planned(self.work, self.seed), number, None))
                     what = _kind_of(file)
                     cases.append(Case(self.name, number, f"{kind} in {base}/{file}", "fault", record["died"][:300], file=what))
             done = {case.number for case in cases}
@@ -72,7 +74,7 @@ class Damage(Part):
         return cases
 
 
-def make(work: str) -> Iterator[dict[str, Any]]:
+def make(work: str, core: str = CORE) -> Iterator[dict[str, Any]]:
     """A run as a kill leaves it, and the same run finished."""
     import gtrxl
 
@@ -87,33 +89,31 @@ def make(work: str) -> Iterator[dict[str, Any]]:
         if seen == STOPPED_AT:
             shutil.copytree(home / "finished", home / "stopped")
 
-    gtrxl.train(run=home / "finished", quiet=True, callback=copy, **tiny.settings(CORE, reports=12, steps=12 * 32))
+    gtrxl.train(run=home / "finished", quiet=True, callback=copy, **tiny.settings(core, reports=12, steps=12 * 32))
     yield {"made": True}
 
 
-def planned(work: Path, seed: int) -> list[tuple[str, str, Kind]]:
-    """What is damaged how, in an order that any number of cases spreads over all files and kinds."""
+def planned(work: Path, seed: int) -> Iterator[tuple[str, str, Kind]]:
+    """What is damaged how, without end: first every file in every way, and some more often; then all files again and again,
+    in ways that are never twice the same. Any number of cases is spread over all files and ways."""
     files = [(base, str(path.relative_to(work / base))) for base in ("stopped", "finished") for path in _files(work / base)]
     # Of the finished run, what the stopped one has not; its checkpoints are the same kind of thing.
     files = [(base, file) for base, file in files if base == "stopped" or not file.startswith(("checkpoints", "tensorboard"))]
     random = np.random.default_rng(seed)
-    first: list[tuple[str, str, Kind]] = [(*files[n], kind) for kind in KINDS for n in random.permutation(len(files))]
-    extra: list[tuple[str, str, Kind]] = [(*each, "flip") for each in files for _ in range(OFTEN[_kind_of(each[1])])]
-    mixed = [extra[n] for n in random.permutation(len(extra))]
-    order = [case for pair in zip(first, mixed, strict=False) for case in pair]
-    rest = first[len(mixed) :] or mixed[len(first) :]
-    return [*order, *rest]
+    cases: list[tuple[str, str, Kind]] = [(base, file, kind) for base, file in files for kind in KINDS]
+    cases += [(base, file, "flip") for base, file in files for _ in range(OFTEN[_kind_of(file)])]
+    while True:
+        yield from (cases[place] for place in random.permutation(len(cases)))
+        cases = [(base, file, kind) for base, file in files for kind in AGAIN]
 
 
 def damaged(work: str, seed: int, numbers: list[int]) -> Iterator[dict[str, Any]]:
     """These cases, in this process."""
     home = Path(work)
     bench = Bench(home)
-    plan = planned(home, seed)
+    plan = list(itertools.islice(planned(home, seed), max(numbers) + 1))
     for number in numbers:
-        if number < len(plan):
-            base, file, kind = plan[number]
-            yield dataclasses.asdict(bench.case(number, base, file, kind, random=np.random.default_rng([seed, number])))
+        yield dataclasses.asdict(bench.case(number, *plan[number], random=np.random.default_rng([seed, number])))
 
 
 class Bench:
@@ -122,16 +122,18 @@ class Bench:
     def __init__(self, home: Path):
         self.home = home
         self.case_folder = home / f"case-{time.monotonic_ns()}"
-        self.right = {base: self._answers(base) for base in ("stopped", "finished")}
+        self.right: dict[str, dict[str, Any]] = {}
         self.final = tiny.rows(home / "finished"), tiny.fingerprint(tiny.arrays(home / "finished"))
 
     def case(self, number: int, base: str, file: str, kind: Kind, *, random: np.random.Generator) -> Case:
         """One damage and its judgement."""
         begun = time.monotonic()
+        if base not in self.right:
+            self.right[base] = self._answers(base)
         self._copy(base)
         did = f"{kind} in {base}/{file}: {spoil(self.case_folder / file, kind, random)}"
         found = self._attempt(base)
-        outcome, fault = self._judge(base, found)
+        outcome, fault = self.judge(base, found)
         shutil.rmtree(self.case_folder, ignore_errors=True)
         seconds = round(time.monotonic() - begun, 1)
         return Case("damage", number, did, outcome, fault, file=_kind_of(file), seconds=seconds)
@@ -177,7 +179,7 @@ class Bench:
 
         return {call.__name__: attempt(call) for call in (read, show, load, play, go_on)}
 
-    def _judge(self, base: str, found: dict[str, tuple[Any, str, list[str]]]) -> tuple[Outcome, str]:
+    def judge(self, base: str, found: dict[str, tuple[Any, str, list[str]]]) -> tuple[Outcome, str]:
         outcome: Outcome = "same"
         for call, (answer, error, said) in found.items():
             right, _, usual = self.right[base][call]

@@ -223,7 +223,7 @@ def make(work: str) -> Iterator[dict[str, Any]]:
 
     good = Path(work) / "good"
     shutil.rmtree(good, ignore_errors=True)
-    gtrxl.train(run=good, quiet=True, board=False, **tiny.settings("lstm", reports=2, steps=64, algorithm="ppo", learner={}))
+    gtrxl.train(run=good, quiet=True, board=False, **tiny.settings("lstm", reports=2, steps=64))
     yield {"made": True}
 
 

@@ -6,6 +6,8 @@ which everything learned is finite.
 
 import contextlib
 import dataclasses
+import functools
+import itertools
 import shutil
 import time
 from collections.abc import Iterator
@@ -37,8 +39,13 @@ class Numbers(Part):
 
     name: ClassVar[str] = "numbers"
     about: ClassVar[str] = "NaN in one array of weights, an observation or a reward"
-    counts: ClassVar[dict[Form, int]] = {"full": 64, "quick": 12}
+    counts: ClassVar[dict[Form, int]] = {"full": 1000, "quick": 12}
     batch: ClassVar[int] = 16
+
+    @classmethod
+    def total(cls, form: Form) -> int:
+        """Each task, and each array of each core."""
+        return min(cls.counts[form], len(TASKS) + len(weights()))
 
     def __init__(self, work: Path, seed: int):
         super().__init__(work, seed)
@@ -48,10 +55,15 @@ class Numbers(Part):
         """Tasks as commands, weights in a process that does many of them."""
         cases = [task_case(self.work, number, programs=self.programs) for number in numbers if number < len(TASKS)]
         asked = {"work": str(self.work), "seed": self.seed, "numbers": [number for number in numbers if number >= len(TASKS)]}
+        if not asked["numbers"]:
+            return cases
         for record in in_worker("numbers", "poisoned", asked, work=self.programs, seconds=600):
-            if "died" in record:
-                raise RuntimeError(f"the runs to be poisoned ended: {record['died']}")
-            cases.append(Case(**record))
+            if "died" not in record:
+                cases.append(Case(**record))
+                continue
+            done = {case.number for case in cases}
+            number = next(each for each in numbers if each not in done)
+            cases.append(Case(self.name, number, "NaN in weights", "fault", record["died"][:300]))
         return cases
 
 
@@ -86,27 +98,36 @@ def poisoned(work: str, seed: int, numbers: list[int]) -> Iterator[dict[str, Any
     """These cases of weights, in this process."""
     benches: dict[str, Bench] = {}
     for number in numbers:
-        core = CORES[number % len(CORES)]
+        core, name = weights()[number - len(TASKS)]
         bench = benches.setdefault(core, Bench(Path(work), core))
-        which = (number - len(TASKS)) // len(CORES)
-        if which < len(bench.names):
-            yield dataclasses.asdict(bench.case(number, which, np.random.default_rng([seed, number])))
+        yield dataclasses.asdict(bench.case(number, bench.names.index(name), np.random.default_rng([seed, number])))
+
+
+@functools.cache
+def weights() -> list[tuple[str, str]]:
+    """Every array of weights of every core, in turn."""
+    each = [[(core, name) for name in weights_of(engine(core).shapes())] for core in CORES]
+    return [one for several in itertools.zip_longest(*each) for one in several if one is not None]
+
+
+def engine(core: str) -> Any:
+    """What does the updates of a short run."""
+    import gtrxl
+    from gtrxl.runs import settings
+    from gtrxl.training.session import engine_of
+
+    chosen = tiny.settings(core, reports=5, steps=5 * tiny.STREAMS * tiny.UNROLL * tiny.PERIOD)
+    return engine_of(settings.change(gtrxl.defaults(task=chosen["task"], core=core), chosen))
 
 
 class Bench:
     """Runs of one core, poisoned one array at a time."""
 
     def __init__(self, home: Path, core: str):
-        import gtrxl
-        from gtrxl.runs import settings
-        from gtrxl.training.session import engine_of
-
         home.mkdir(parents=True, exist_ok=True)
         self.folder = home / f"run-{core}-{time.monotonic_ns()}"
         self.core = core
-        chosen = tiny.settings(core, reports=5, steps=5 * tiny.STREAMS * tiny.UNROLL * tiny.PERIOD)
-        base = gtrxl.defaults(task=chosen["task"], core=core)
-        self.engine = engine_of(settings.change(base, chosen))
+        self.engine = engine(core)
         self.names = weights_of(self.engine.shapes())
 
     def case(self, number: int, which: int, random: np.random.Generator) -> Case:
