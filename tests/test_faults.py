@@ -25,9 +25,9 @@ def bench(tmp_path_factory):
     ("file", "kind"),
     [
         ("config.json", "cut"),
-        ("metrics.jsonl", "garbage"),
         ("checkpoints/LAST/card.json", "empty"),
         ("checkpoints/LAST/STATE", "flip"),
+        pytest.param("metrics.jsonl", "garbage", marks=pytest.mark.slow),
         pytest.param("config.json", "flip", marks=pytest.mark.slow),
         pytest.param("config.json", "gone", marks=pytest.mark.slow),
         pytest.param("metrics.jsonl", "flip", marks=pytest.mark.slow),
@@ -77,8 +77,7 @@ def good(bench):
     return bench.home
 
 
-QUICK = ("a core by its place", "a function that makes a task", "a core, in a checkpoint's card", "settings nested deeply",
-         "a result that is a list", "a card that is empty")  # fmt: skip
+QUICK = ("a core by its place", "a function that makes a task", "a core, in a checkpoint's card", "settings nested deeply")
 
 
 @pytest.mark.parametrize(

@@ -101,7 +101,8 @@ def planned(work: Path, seed: int) -> Iterator[tuple[str, str, Kind]]:
     files = [(base, file) for base, file in files if base == "stopped" or not file.startswith(("checkpoints", "tensorboard"))]
     random = np.random.default_rng(seed)
     cases: list[tuple[str, str, Kind]] = [(base, file, kind) for base, file in files for kind in KINDS]
-    cases += [(base, file, "flip") for base, file in files for _ in range(OFTEN[_kind_of(file)])]
+    for base, file in files:
+        cases += [(base, file, KINDS[0])] * OFTEN[_kind_of(file)]
     while True:
         yield from (cases[place] for place in random.permutation(len(cases)))
         cases = [(base, file, kind) for base, file in files for kind in AGAIN]
