@@ -150,20 +150,29 @@ def do(part: Part, numbers: list[int], book: Book, jobs: int) -> None:
     part.prepare()
     batches = [numbers[at : at + part.batch] for at in range(0, total, part.batch)]
     done = 0
-    with concurrent.futures.ThreadPoolExecutor(1 if part.alone else jobs) as pool:
+    if part.alone:  # in this thread: what it starts asks for signals
+        for batch in batches:
+            done += tell(part, part.attack(batch), book)
+            say(f"  {done} of {total}")
+        return
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         waiting = [pool.submit(part.attack, batch) for batch in batches]
         try:
             for ready in concurrent.futures.as_completed(waiting):
-                cases = ready.result()
-                book.add(cases)
-                done += len(cases)
-                for case in cases:
-                    if part.batch == 1 or case.fault:
-                        say(f"  {case.number} {case.did}: {case.outcome}{f': {case.fault}' if case.fault else ''}")
+                done += tell(part, ready.result(), book)
                 say(f"  {done} of {total}")
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+
+
+def tell(part: Part, cases: list[Case], book: Book) -> int:
+    """Writes cases down, and says what came of them; how many there were."""
+    book.add(cases)
+    for case in cases:
+        if part.batch == 1 or case.fault:
+            say(f"  {case.number} {case.did}: {case.outcome}{f': {case.fault}' if case.fault else ''}")
+    return len(cases)
 
 
 def say(line: str) -> None:

@@ -17,7 +17,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -35,6 +35,14 @@ STOPPED_AT = 7
 """Row after which the first folder is as it would be if its process were killed."""
 SECONDS = 90
 """That one case may take."""
+
+
+class Planned(NamedTuple):
+    """What is damaged how."""
+
+    base: str
+    file: str
+    kind: Kind
 
 
 class Damage(Part):
@@ -93,19 +101,19 @@ def make(work: str, core: str = CORE) -> Iterator[dict[str, Any]]:
     yield {"made": True}
 
 
-def planned(work: Path, seed: int) -> Iterator[tuple[str, str, Kind]]:
+def planned(work: Path, seed: int) -> Iterator[Planned]:
     """What is damaged how, without end: first every file in every way, and some more often; then all files again and again,
     in ways that are never twice the same. Any number of cases is spread over all files and ways."""
     files = [(base, str(path.relative_to(work / base))) for base in ("stopped", "finished") for path in _files(work / base)]
     # Of the finished run, what the stopped one has not; its checkpoints are the same kind of thing.
     files = [(base, file) for base, file in files if base == "stopped" or not file.startswith(("checkpoints", "tensorboard"))]
     random = np.random.default_rng(seed)
-    cases: list[tuple[str, str, Kind]] = [(base, file, kind) for base, file in files for kind in KINDS]
+    cases = [Planned(base, file, kind) for base, file in files for kind in KINDS]
     for base, file in files:
-        cases += [(base, file, KINDS[0])] * OFTEN[_kind_of(file)]
+        cases += [Planned(base, file, "flip")] * OFTEN[_kind_of(file)]
     while True:
         yield from (cases[place] for place in random.permutation(len(cases)))
-        cases = [(base, file, kind) for base, file in files for kind in AGAIN]
+        cases = [Planned(base, file, kind) for base, file in files for kind in AGAIN]
 
 
 def damaged(work: str, seed: int, numbers: list[int]) -> Iterator[dict[str, Any]]:

@@ -186,6 +186,7 @@ def cluster() -> Iterator[tuple[Any, Any]]:
     own = {**ON_LOCALHOST, "RAY_DEDUP_LOGS_SKIP_REGEX": "^", "RAY_USAGE_STATS_ENABLED": "0"}
     own |= {"PYTHONPATH": os.pathsep.join([str(BENCHMARKS), *(path for path in sys.path if path)])}
     before = {name: os.environ.get(name) for name in own}
+    asked = signal.getsignal(signal.SIGTERM)  # Ray takes it
     os.environ.update(own)
     try:
         from ray._private import ray_constants
@@ -198,6 +199,7 @@ def cluster() -> Iterator[tuple[Any, Any]]:
         finally:
             started.shutdown()
             ray_constants.ENABLE_RAY_CLUSTER = enabled
+            signal.signal(signal.SIGTERM, asked)
     finally:
         for name, value in before.items():
             os.environ.pop(name, None) if value is None else os.environ.update({name: value})
