@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gtrxl.tasks.making import make_task
     from gtrxl.training.session import resume, train
 
-__version__ = "0.3.0"
+__version__ = "0.4.0.dev0"
 
 _ROOMS = ("algorithms", "tasks", "testing")
 _HOMES = {
