@@ -62,22 +62,25 @@ class LRU(gtrxl.Core):
     def _step(self, x: Float[Array, " D_in"], state: LRUState, reset: Bool[Array, ""]) -> tuple[Float[Array, " D"], LRUState]:
         """The recurrence as it is written."""
         u = self.into(x)
-        h = jnp.where(reset, 0, self._kept()) * state.h + self._written(u)
+        h = jnp.where(reset, 0, self._kept() * state.h) + self._written(u)
         return self._read(u, h), LRUState(h)
 
     def _unroll(
         self, xs: Float[Array, "T D_in"], state: LRUState, resets: Bool[Array, " T"]
     ) -> tuple[Float[Array, "T D"], LRUState]:
-        """The same in log T rounds: two steps h -> a h + w in a row are again one. A reset is a step that keeps nothing."""
+        """The same in log T rounds: two steps h -> a h + w in a row are again one. After a reset what was before is left out, not
+        multiplied by 0: it might be nan."""
         us = jax.vmap(self.into)(xs)
-        kept = jnp.where(resets[:, None], 0, self._kept()[None])
         written = jax.vmap(self._written)(us)
-        written = written.at[0].add(kept[0] * state.h)
+        kept = jnp.broadcast_to(self._kept(), written.shape)
+        written = written.at[0].add(jnp.where(resets[0], 0, kept[0] * state.h))
 
-        def both(first: tuple[Array, Array], second: tuple[Array, Array]) -> tuple[Array, Array]:
-            return second[0] * first[0], second[0] * first[1] + second[1]
+        def both(first: tuple[Array, Array, Array], second: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+            begins, kept, written = second
+            before = jnp.where(begins[:, None], 0, kept * first[2])
+            return first[0] | begins, kept * first[1], before + written
 
-        _, hs = jax.lax.associative_scan(both, (kept, written))
+        _, _, hs = jax.lax.associative_scan(both, (resets, kept, written))
         return jax.vmap(self._read)(us, hs), LRUState(hs[-1])
 
     def _kept(self) -> Complex[Array, " N"]:

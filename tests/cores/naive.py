@@ -105,8 +105,9 @@ class Naive(eqx.Module):
             "htk,htsk->hts", q + weights["v"][:, None], r
         )
         scores = scores / math.sqrt(self.input_size if self.mistake == "scores over sqrt of the model width" else q.shape[-1])
-        shares = jax.nn.softmax(jnp.where(visible[None], scores, -1e30), axis=-1)
-        attended = jnp.swapaxes(jnp.einsum("hts,hsk->htk", shares, v), 0, 1).reshape(segment.shape[0], -1) @ weights["W_O"]
+        shares = jax.nn.softmax(jnp.where(visible[None], scores, -jnp.inf), axis=-1)
+        seen = jnp.where(visible[None, :, :, None], v[:, None], 0)  # pair by pair: 0 * nan is not 0
+        attended = jnp.swapaxes(jnp.einsum("hts,htsk->htk", shares, seen), 0, 1).reshape(segment.shape[0], -1) @ weights["W_O"]
         if self.mistake != "no relu after attention":
             attended = jax.nn.relu(attended)
         y = self._gate(weights, "mha_", segment, attended)

@@ -20,9 +20,9 @@ import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from gtrxl.cores.layers import LayerNorm, along_last, flat_matmul, standardise, uniform_init
+from gtrxl.cores.layers import LayerNorm, along_last, flat_matmul, replaced, spoilt_rows, standardise, uniform_init
 
-UNSEEN = -1e30
+UNSEEN = -math.inf
 """The score of what must not be seen: its weight comes out as exactly zero, whatever else is in the row."""
 
 ATTENTION = "attention"
@@ -131,7 +131,7 @@ class RelativeAttention(eqx.Module):
         """W_K x and W_V x by head, for a memory that will be attended to many times."""
         heads, head_dim = self.u.shape
         kv = (x @ self.w_qkv[:, heads * head_dim :].astype(x.dtype)).reshape(-1, 2, heads, head_dim)
-        return jnp.moveaxis(kv[:, 0], 0, 1), jnp.moveaxis(kv[:, 1], 0, 1)
+        return marked(jnp.moveaxis(kv[:, 0], 0, 1), jnp.moveaxis(kv[:, 1], 0, 1))
 
     def act(
         self,
@@ -147,6 +147,7 @@ class RelativeAttention(eqx.Module):
         dtype = x.dtype
         heads, head_dim = self.u.shape
         q, k, v = (x @ self.w_qkv.astype(dtype)).reshape(3, heads, head_dim)
+        k, v = marked(k, v)
         # Written before they are read, so that a compiled loop updates the rings in place.
         keys = jax.lax.dynamic_update_slice_in_dim(keys, k[:, None], cursor, axis=1)
         values = jax.lax.dynamic_update_slice_in_dim(values, v[:, None], cursor, axis=1)
@@ -158,6 +159,13 @@ class RelativeAttention(eqx.Module):
         weights = masked_softmax((content + turned) / math.sqrt(head_dim), visible=visible[None])
         attended = jnp.einsum("hp,hpk->hk", weights, values)
         return attended.reshape(-1) @ self.w_o.astype(dtype), keys, values
+
+
+def marked(keys: Float[Array, "*n K"], values: Float[Array, "*n K"]) -> tuple[Float[Array, "*n K"], Float[Array, "*n K"]]:
+    """The same, and where a value is not finite the key says so instead: the scores of keys that must not be seen are left out,
+    while their values are multiplied by zero."""
+    spoilt = spoilt_rows(values)
+    return replaced(keys, spoilt, math.nan), replaced(values, spoilt, 0.0)
 
 
 def attend(

@@ -130,3 +130,11 @@ def steps_back(resets: Bool[Array, " T"], *, filled: Int[Array, ""], memory: int
     steps = jnp.arange(resets.shape[0])
     began = jax.lax.cummax(jnp.where(resets, steps, -filled))
     return jnp.minimum(steps - began, memory)
+
+
+def sees_any(remembered: Bool[Array, "B M"], steps: Bool[Array, "B T"], *, horizon: Int[Array, "B T"]) -> Bool[Array, "B T"]:
+    """Which steps see one that is marked, among those remembered or those of the segment up to themselves."""
+    slots, at = remembered.shape[1], jnp.arange(remembered.shape[1] + steps.shape[1])
+    marked = jnp.concatenate([remembered, steps], axis=1)
+    newest = jax.lax.cummax(jnp.where(marked, at[None], -1), axis=1)[:, slots:]
+    return newest >= at[None, slots:] - horizon

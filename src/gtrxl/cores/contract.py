@@ -10,7 +10,8 @@ T steps, D_in input width, D_out output width.
 
 1. `unroll` equals T calls of `step`, to rounding: for any T, any chunking, any resets, and whether or not the state
    was prepared.
-2. `reset` is true on the first step of an episode. Nothing before it has any influence on it or on what follows.
+2. `reset` is true on the first step of an episode. Nothing before it has any influence on it or on what follows, be it finite
+   or not.
 3. A state is data: fixed shapes, no gradient flows into it. Learning goes through the segment given to `unroll`.
 4. A plain state stays right when the weights change. A prepared one belongs to the weights that prepared it.
 

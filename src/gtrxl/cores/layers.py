@@ -1,15 +1,18 @@
-"""The small parts cores are made of: linear maps and layer norm. D_in, D_out widths.
+"""The small parts cores are made of: linear maps, layer norm, and what is done with rows that are not finite.
+
+D_in, D_out widths.
 
 Parameters are float32; a core computes in its `dtype` by casting them where they are used.
 """
 
 import math
-from typing import TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 M = TypeVar("M", bound=eqx.Module)
 NORM_EPSILON = 1e-5
@@ -74,3 +77,28 @@ class LayerNorm(eqx.Module):
 
     def __call__(self, x: Float[Array, "*n D"]) -> Float[Array, "*n D"]:
         return standardise(x) * along_last(self.scale, x) + along_last(self.offset, x)
+
+
+# A row that is not finite (an input, a remembered step) must spoil what sees it, and nothing else. Masks and resets hide it from
+# the rest, but 0 * nan is not zero, in sums and in their gradients. So cores compute with zeros in its place, keep in mind which
+# steps have seen it, and these give nan.
+
+BEYOND = 3e38
+"""What a gradient is multiplied by that comes back to a spoilt row: zero stays zero, all else becomes too large for a float."""
+
+
+def spoilt_rows(x: Float[Array, "*n D"]) -> Bool[Array, "*n"]:
+    """Which rows hold a number that is not finite, or numbers that cannot be added up."""
+    return ~jnp.isfinite(jnp.sum(x, axis=-1))
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(2,))
+def replaced(x: Float[Array, "*n D"], spoilt: Bool[Array, "*n"], by: float) -> Float[Array, "*n D"]:
+    """x with another number in the rows that are spoilt. Where no loss asks for such a row its gradient stays zero."""
+    return jnp.where(spoilt[..., None], jnp.asarray(by, x.dtype), x)
+
+
+@replaced.defjvp
+def _replaced_jvp(by: float, primals: tuple[Array, Array], tangents: tuple[Array, Any]) -> tuple[Array, Array]:
+    (x, spoilt), (moved, _) = primals, tangents
+    return replaced(x, spoilt, by), moved * jnp.where(spoilt, BEYOND, 1.0).astype(moved.dtype)[..., None]

@@ -1,5 +1,7 @@
 """No memory at all: the control that shows how much of a score needs none. D_in input width, D width."""
 
+import math
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -7,7 +9,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from gtrxl.cores.contract import DTYPES, Core, check_dtype
 from gtrxl.cores.errors import at_least
-from gtrxl.cores.layers import Linear
+from gtrxl.cores.layers import Linear, replaced, spoilt_rows
 
 
 class NoState(eqx.Module):
@@ -49,6 +51,8 @@ class Markov(Core):
 
     def _map(self, x: Float[Array, "*n D_in"]) -> Float[Array, "*n D"]:
         x = x.astype(DTYPES[self.dtype])
+        spoilt = spoilt_rows(x)
+        x = replaced(x, spoilt, 0.0)
         for linear in self.linears:
             x = jax.nn.relu(linear(x))
-        return x.astype(jnp.float32)
+        return replaced(x, spoilt, math.nan).astype(jnp.float32)

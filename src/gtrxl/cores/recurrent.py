@@ -7,6 +7,7 @@ computed step by step.
 """
 
 import abc
+import math
 
 import equinox as eqx
 import jax
@@ -15,7 +16,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from gtrxl.cores.contract import DTYPES, Core, State, check_dtype
 from gtrxl.cores.errors import at_least
-from gtrxl.cores.layers import Linear, uniform_init
+from gtrxl.cores.layers import Linear, replaced, spoilt_rows, uniform_init
 
 
 class LSTMState(eqx.Module):
@@ -126,22 +127,32 @@ class Recurrent(Core):
         self, xs: Float[Array, "T D_in"], state: State, resets: Bool[Array, " T"]
     ) -> tuple[Float[Array, "T D_out"], State]:
         inputs = xs.astype(DTYPES[self.dtype])
-        below, outputs, states = inputs, [], []
+        spoilt = spoilt_rows(inputs)
+        below = inputs = replaced(inputs, spoilt, 0.0)
+        outputs, states = [], []
         for layer, cell in enumerate(self.cells):
 
             def step(of_layer: State, of_step: tuple[Array, Array], cell=cell) -> tuple[State, Array]:
-                driven, reset = of_step
-                of_layer = jax.tree.map(lambda leaf: jnp.where(reset, 0, leaf), of_layer)
+                driven, anew = of_step
+                of_layer = jax.tree.map(lambda leaf: jnp.where(anew, 0, leaf), of_layer)
                 hidden, of_layer = cell(driven, of_layer)
                 return of_layer, hidden
 
             seen = jnp.concatenate([inputs, below], axis=1) if self.skip and layer else below
             start = jax.tree.map(lambda leaf, layer=layer: leaf[layer], state)
-            end, below = jax.lax.scan(step, start, (cell.inputs(seen), resets))
-            outputs.append(below)
-            states.append(end)
-        ys = jnp.concatenate(outputs, axis=1) if self.skip else below
+            spoilt = since_reset(spoilt, resets, start=jnp.any(jnp.stack(jax.tree.leaves(jax.tree.map(spoilt_rows, start)))))
+            end, below = jax.lax.scan(step, start, (cell.inputs(seen), resets | spoilt))
+            outputs.append(replaced(below, spoilt, math.nan))
+            states.append(jax.tree.map(lambda leaf, last=spoilt[-1]: replaced(leaf, last, math.nan), end))
+        ys = jnp.concatenate(outputs, axis=1) if self.skip else outputs[-1]
         return ys.astype(jnp.float32), jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
+
+
+def since_reset(marked: Bool[Array, " T"], resets: Bool[Array, " T"], *, start: Bool[Array, ""]) -> Bool[Array, " T"]:
+    """Which steps have a marked one in their episode, themselves or before; `start` marks what came before the first."""
+    steps = jnp.arange(len(marked))
+    newest = jax.lax.cummax(jnp.where(marked, steps, jnp.where(start, -1, -2)))
+    return newest >= jax.lax.cummax(jnp.where(resets, steps, -1))
 
 
 class LSTM(Recurrent):

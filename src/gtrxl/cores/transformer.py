@@ -14,14 +14,14 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from gtrxl.cores import kernels
 from gtrxl.cores.attention import ATTENTION
-from gtrxl.cores.block import Block, steps_back
+from gtrxl.cores.block import Block, sees_any, steps_back
 from gtrxl.cores.contract import DTYPES, Core, check_dtype
 from gtrxl.cores.errors import CoreError, at_least
 from gtrxl.cores.gates import Gate, find_gate
 from gtrxl.cores.kernels import acting, agreement, learning
 from gtrxl.cores.kernels.acting import NativeMemory
 from gtrxl.cores.kernels.description import described
-from gtrxl.cores.layers import INIT_VARIANCE, Linear, with_variance
+from gtrxl.cores.layers import INIT_VARIANCE, Linear, replaced, spoilt_rows, with_variance
 from gtrxl.cores.memory import Memory, PreparedMemory, PreparedStreams
 from gtrxl.cores.positions import window_code
 
@@ -158,7 +158,9 @@ class Transformer(Core):
     ) -> tuple[Float[Array, "B T D"], Memory]:
         """`unroll` for B streams, states with B in front: every product takes all steps of all streams at once."""
         horizon, code = self._window(states, resets)
-        embedded = self.embed(xs.astype(DTYPES[self.dtype]))
+        xs = xs.astype(DTYPES[self.dtype])
+        spoilt = spoilt_rows(xs)
+        embedded = replaced(self.embed(replaced(xs, spoilt, 0.0)), spoilt, math.nan)
         given = (self.blocks, embedded, jax.lax.stop_gradient(states.inputs), states.filled, horizon, code)
         if self._native() and xs.shape[1] > 1:
             ys, inputs = learning.unroll(through_layers, *given)
@@ -291,15 +293,21 @@ def through_layers(
     horizon: Int[Array, "B T"],
     code: Float[Array, "P D"],
 ) -> tuple[Float[Array, "B T D"], Float[Array, "L B T D"]]:
-    """What the last layer gives, and what went into each."""
+    """What the last layer gives, and what went into each: nan for every step that sees one that is not finite."""
     memory_of = layer_memory(memory, filled)
 
-    def layer(segment: Array, of: tuple[Block, Array]) -> tuple[Array, Array]:
-        block, number = of
-        return block.unroll(segment, memory_of(number), horizon=horizon, code=code), segment
+    def layer(carry: tuple[Array, Array], of: tuple[Block, Array]) -> tuple[tuple[Array, Array], Array]:
+        (segment, spoilt), (block, number) = carry, of
+        remembered = memory_of(number)
+        spoilt_memory, spoilt = spoilt_rows(remembered), spoilt | spoilt_rows(segment)
+        remembered, sound = replaced(remembered, spoilt_memory, 0.0), replaced(segment, spoilt, 0.0)
+        seen = sees_any(spoilt_memory, spoilt, horizon=horizon)
+        return (block.unroll(sound, remembered, horizon=horizon, code=code), seen), replaced(sound, spoilt, math.nan)
 
     layer = jax.checkpoint(layer, prevent_cse=False, policy=KEPT)
-    return jax.lax.scan(layer, embedded, (blocks, jnp.arange(memory.shape[1])))
+    begin = embedded, jnp.zeros(embedded.shape[:2], bool)
+    (last, spoilt), inputs = jax.lax.scan(layer, begin, (blocks, jnp.arange(memory.shape[1])))
+    return replaced(last, spoilt, math.nan), inputs
 
 
 def layer_memory(inputs: Float[Array, "B L M D"], filled: Int[Array, " B"]) -> Callable[[Int[Array, ""]], Float[Array, "B M D"]]:

@@ -182,18 +182,22 @@ def _check_resets(probe: Probe) -> None:
     resets = probe.resets | (np.arange(probe.steps)[None] == at[:, None])
     other_xs = np.where(before[..., None], probe.other_xs, probe.xs)
     other_resets = resets ^ (before & (np.arange(probe.steps) % 2 == 0)[None])
+    spoilt_xs = np.where(before[..., None], np.array([np.nan, np.inf], np.float32)[at % 2][:, None, None], probe.xs)
     state = probe.used()
-    other_state = probe.disturbed(state)
+    where = f"before a reset at steps {at.tolist()} of four streams"
+    changes = (
+        (f"changed the inputs, the resets and the state {where}", other_xs, probe.disturbed(state), other_resets),
+        (f"put what is not finite into the inputs and the state {where}", spoilt_xs, probe.spoilt(state), resets),
+    )
     for name, way in WAYS.items():
         ys, after = way(probe.core, probe.xs, state, resets)
-        other, other_after = way(probe.core, other_xs, other_state, other_resets)
-        what = (
-            f"changed the inputs, the resets and the state before a reset at steps {at.tolist()} of four streams, through {name}"
-        )
-        probe.same_bits("nothing leaks past a reset", what, np.asarray(other)[~before], np.asarray(ys)[~before])
         going_on, _ = run_unroll(probe.core, probe.next_xs, after, probe.no_resets)
-        other_going_on, _ = run_unroll(probe.core, probe.next_xs, other_after, probe.no_resets)
-        probe.same_bits("nothing leaks past a reset", f"{what}, and {probe.steps} steps more", other_going_on, going_on)
+        for change, *given in changes:
+            other, other_after = way(probe.core, *given)
+            what = f"{change}, through {name}"
+            probe.same_bits("nothing leaks past a reset", what, np.asarray(other)[~before], np.asarray(ys)[~before])
+            other_going_on, _ = run_unroll(probe.core, probe.next_xs, other_after, probe.no_resets)
+            probe.same_bits("nothing leaks past a reset", f"{what}, and {probe.steps} steps more", other_going_on, going_on)
 
 
 def _check_future(probe: Probe) -> None:

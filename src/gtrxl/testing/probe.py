@@ -154,6 +154,10 @@ class Probe:
 
         return jax.tree.map(noisy, state)
 
+    def spoilt(self, state: Any) -> Any:
+        """The state with nothing finite in its floating arrays."""
+        return jax.tree.map(lambda leaf: jnp.full_like(leaf, jnp.nan) if eqx.is_inexact_array(leaf) else leaf, state)
+
     def fresh(self) -> Any:
         state = self.core.initial_state()
         return jax.tree.map(lambda leaf: jnp.asarray(np.broadcast_to(leaf, (self.streams, *np.shape(leaf)))), state)

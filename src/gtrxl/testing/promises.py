@@ -32,8 +32,8 @@ PROMISES: dict[str, tuple[str, str]] = {
         "projected keys, values or positions kept in the plain state: stale when the weights have changed",
     ),
     "nothing leaks past a reset": (
-        "changing inputs, resets and state before a reset leaves every later output bit-identical",
-        "a mask that lets earlier episodes through, in the middle of an unroll or at its start, or a state not cleared",
+        "changing inputs, resets and state before a reset, to nan too, leaves every later output bit-identical",
+        "a mask that lets earlier episodes through, or a state not cleared; not finite: multiplied by 0, where jnp.where selects",
     ),
     "nothing leaks from the future": (
         "changing later inputs and resets leaves every earlier output bit-identical",

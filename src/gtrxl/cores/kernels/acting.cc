@@ -105,9 +105,12 @@ void normalise(float* to, const float* x, const float* scale, const float* offse
       for (long d = full_vectors; d < z.D; ++d) factor[j] += (row[j][d] - mean[j]) * (row[j][d] - mean[j]);
       factor[j] = 1.0f / std::sqrt(factor[j] / z.D + EPSILON);
     }
-    for (int j = 0; j < QUAD && i + j < m; ++j)
+    for (int j = 0; j < QUAD && i + j < m; ++j) {
+      float* const at = to + (i + j) * z.Dp;
       for (long d = 0; d < z.Dp; d += VL)
-        store(to + (i + j) * z.Dp + d, (load(row[j] + d) - mean[j]) * factor[j] * load(scale + d) + load(offset + d));
+        store(at + d, (load(row[j] + d) - mean[j]) * factor[j] * load(scale + d) + load(offset + d));
+      std::fill(at + z.D, at + z.Dp, 0.0f);  // an infinite number times the zeros of a matrix is none, and may stand there
+    }
   }
 }
 
@@ -531,7 +534,7 @@ void act(const Worker& me, long from, long m, const float* x, const float* embed
       return [=](long i, long d) {
         vf value = load(at + i * width + d);
         if (bias != nullptr) value += load(bias + d);
-        store(at + i * width + d, rectify ? vmax(value, vf{}) : value);
+        store(at + i * width + d, rectify ? relu(value) : value);
       };
     };
     dense(me, m, w, z.Ip, shared.attended, z.Ip, layer.out, shared.out, false, first_gate_matrix(layer.gate_1, first),

@@ -131,8 +131,8 @@ inline void forward_one(const Inputs& in, long b, long h, const float* r_t, floa
     for (long i = 0; i < at.n; ++i) {
       float* row = s + i * z.ld;
       const VisibleColumns visible(i, horizon[t0 + i], at, z);
-      visible.fill_edges(row, UNSEEN);
-      vf maximum = splat(UNSEEN);
+      visible.fill_edges(row, -INFINITY);
+      vf maximum = splat(-INFINITY);
       for (long j = visible.from; j < visible.to; j += VL) maximum = vmax(maximum, load(row + j));
       const float max_score = max_lane(maximum);
       vf total = {};

@@ -16,6 +16,7 @@ using Floats = ffi::Buffer<ffi::F32>;
 using Ints = ffi::Buffer<ffi::S32>;
 using Bools = ffi::Buffer<ffi::PRED>;
 using Out = ffi::ResultBuffer<ffi::F32>;
+using OutInts = ffi::ResultBuffer<ffi::S32>;
 
 template <class Buffer>
 bool has_shape(const Buffer& given, const std::vector<long>& shape) {

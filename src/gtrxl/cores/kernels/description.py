@@ -16,11 +16,11 @@ import equinox as eqx
 import jax
 from jaxtyping import Array
 
-from gtrxl.cores.attention import UNSEEN, RelativeAttention
+from gtrxl.cores.attention import RelativeAttention
 from gtrxl.cores.block import Block, FeedForward
 from gtrxl.cores.errors import CoreError
 from gtrxl.cores.gates import GATES, Gate, Native
-from gtrxl.cores.layers import NORM_EPSILON, LayerNorm
+from gtrxl.cores.layers import BEYOND, NORM_EPSILON, LayerNorm
 
 GROUP = 16
 """Floats: widths are filled up with zeros to whole groups of them, a whole number of vectors on every machine."""
@@ -201,7 +201,7 @@ constexpr long GROUP = {GROUP};
 constexpr long PANEL = {PANEL};
 constexpr long LINE = {LINE};
 constexpr float EPSILON = {NORM_EPSILON!r}f;  // of the norms
-constexpr float UNSEEN = {UNSEEN!r}f;  // the score of what must not be seen
+constexpr float BEYOND = {BEYOND!r}f;  // what gradients of spoilt rows are multiplied by (layers.py)
 
 enum GateKind : int64_t {{ {", ".join(f"{kind.enumerator} = {kind.number}" for kind in kinds)} }};
 constexpr long GATES = {len(kinds)};

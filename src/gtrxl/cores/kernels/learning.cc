@@ -121,6 +121,13 @@ struct Moments {
   }
 };
 
+// Whether n numbers are finite, and their sum as well.
+inline bool can_be_added(const float* x, long n) {
+  vf total = {};
+  for_vectors(n, [&](long d, auto tail) { total += get(x + d, tail); });
+  return std::isfinite(sum(total));
+}
+
 // Layer norm of rows; without a scale, zero mean and unit variance alone.
 void normalise(float* to, const float* x, const float* scale, const float* offset, const Stack& z) {
   for_row_chunks(z.N, z.D, z.threads, [&](long, long begin, long end) {
@@ -176,14 +183,14 @@ void normalise_backward(float* dx, bool add, const float* x, const float* dy, co
 }
 
 // x = relu(x + bias), either of them optional.
-void add_bias_and_relu(float* x, long width, const float* bias, bool relu, const Stack& z) {
-  if (bias == nullptr && !relu) return;
+void add_bias_and_relu(float* x, long width, const float* bias, bool rectify, const Stack& z) {
+  if (bias == nullptr && !rectify) return;
   for_row_chunks(z.N, width, z.threads, [&](long, long begin, long end) {
     for (long i = begin; i < end; ++i)
       for_vectors(width, [&](long d, auto n) {
         vf y = get(x + i * width + d, n);
         if (bias != nullptr) y += get(bias + d, n);
-        put(x + i * width + d, relu ? vmax(y, vf{}) : y, n);
+        put(x + i * width + d, rectify ? relu(y) : y, n);
       });
   });
 }
@@ -429,13 +436,50 @@ void memory_moments(const Kept<float>& kept, const float* memory, const int32_t*
     for (long i = begin; i < end; ++i) {
       kept.mean[i] = 0;
       kept.factor[i] = i % z.M >= z.M - filled[i / z.M];  // slots that hold nothing are read as zeros
-      if (z.norm_inputs && kept.factor[i] > 0) {
+      if (kept.factor[i] == 0) continue;
+      if (z.norm_inputs) {
         const Moments m(rows.row(i), z.D);
         kept.mean[i] = m.mean;
         kept.factor[i] = m.factor;
       }
+      if (z.norm_inputs ? !std::isfinite(kept.mean[i]) : !can_be_added(rows.row(i), z.D)) {
+        kept.mean[i] = NAN;  // spoilt, see below: read as zeros too
+        kept.factor[i] = 0;
+      }
     }
   });
+}
+
+// What layers.py calls spoilt: rows that are not finite are computed with as zeros and marked, and so is all that sees one. There
+// are marks of the rows that go into each layer, and of those that the last one gives. A spoilt row of the memory has no mean.
+
+void clean_rows(float* x, int32_t* spoilt, const Stack& z) {
+  for_row_chunks(z.N, z.D, z.threads, [&](long, long begin, long end) {
+    for (long i = begin; i < end; ++i) {
+      if (spoilt[i] == 0) spoilt[i] = !can_be_added(x + i * z.D, z.D);
+      if (spoilt[i] != 0) std::fill(x + i * z.D, x + (i + 1) * z.D, 0.0f);
+    }
+  });
+}
+
+// Marks every step that sees a marked row. Slots that hold nothing are not marked.
+void mark_what_sees(int32_t* to, const int32_t* spoilt, const float* memory_mean, const int32_t* horizon, const Stack& z) {
+  for (long b = 0; b < z.B; ++b) {
+    long newest = -1;
+    for (long s = 0; s < z.M; ++s)
+      if (std::isnan(memory_mean[b * z.M + s])) newest = s;
+    for (long i = b * z.T, at = z.M; i < (b + 1) * z.T; ++i, ++at) {
+      if (spoilt[i] != 0) newest = at;
+      to[i] = newest >= at - horizon[i];
+    }
+  }
+}
+
+// each(number) of the rows that are marked: hardly ever any.
+template <class Each>
+void for_spoilt(float* x, const int32_t* spoilt, const Stack& z, Each each) {
+  for (long i = 0; i < z.N; ++i)
+    for (long d = 0; d < z.D && spoilt[i] != 0; ++d) each(x[i * z.D + d]);
 }
 
 struct Shared {
@@ -602,13 +646,14 @@ ffi::ErrorOr<std::vector<const float*>> weights_of(const ffi::RemainingArgs& res
 
 // `kept` has a row for each layer, or no row if nobody wants the gradient.
 ffi::Error forward(Floats embedded, Floats memory, Ints filled, Ints horizon, Floats code, ffi::RemainingArgs rest, Out y,
-                   Out inputs, Out kept, int64_t gate, bool norm_inputs, int64_t heads, int64_t head_dim, int64_t mlp,
-                   int64_t threads) {
+                   Out inputs, Out kept, OutInts spoilt, int64_t gate, bool norm_inputs, int64_t heads, int64_t head_dim,
+                   int64_t mlp, int64_t threads) {
   const auto stack = stack_of(embedded, memory, gate, norm_inputs, heads, head_dim, mlp, threads);
   if (stack.has_error()) return stack.error();
   const Stack z = *stack;
   if (!has_shape(filled, {z.B}) || !has_shape(horizon, {z.B, z.T}) || !has_shape(code, {z.P, z.D}) ||
-      !has_shape(*y, {z.B, z.T, z.D}) || !has_shape(*inputs, {z.L, z.B, z.T, z.D}))
+      !has_shape(*y, {z.B, z.T, z.D}) || !has_shape(*inputs, {z.L, z.B, z.T, z.D}) ||
+      !has_shape(*spoilt, {z.L + 1, z.B, z.T}))
     return wrong_shapes("unroll");
   const auto weights = weights_of(rest, z);
   if (weights.has_error()) return weights.error();
@@ -623,23 +668,30 @@ ffi::Error forward(Floats embedded, Floats memory, Ints filled, Ints horizon, Fl
   float* const layers = inputs->typed_data();
   use_huge_pages(layers, inputs->element_count());
   std::copy(embedded.typed_data(), embedded.typed_data() + rows, layers);
-  for (long l = 0; l < z.L; ++l) {
-    float* to = l + 1 < z.L ? layers + (l + 1) * rows : y->typed_data();
+  const auto not_a_number = [](float& x) { x = NAN; };
+  int32_t* marks = spoilt->typed_data();
+  std::fill(marks, marks + z.N, 0);
+  for (long l = 0; l < z.L; ++l, marks += z.N) {
+    float *const x = layers + l * rows, *const to = l + 1 < z.L ? x + rows : y->typed_data();
     const Kept<float> of_layer(room + (keep ? l * each : 0), z);
-    layer_forward(to, layers + l * rows, l, of_layer, ConstWeights(*weights, l, z), shared, normal, spare, z);
+    clean_rows(x, marks, z);
+    layer_forward(to, x, l, of_layer, ConstWeights(*weights, l, z), shared, normal, spare, z);
+    mark_what_sees(marks + z.N, marks, of_layer.mean, shared.horizon, z);
+    for_spoilt(x, marks, z, not_a_number);
   }
+  for_spoilt(y->typed_data(), marks, z, not_a_number);
   return ffi::Error::Success();
 }
 
-ffi::Error backward(Floats dy, Floats inputs, Floats kept, Floats memory, Ints horizon, Floats code, ffi::RemainingArgs rest,
-                    Out d_embedded, ffi::RemainingRets d_weights, int64_t gate, bool norm_inputs, int64_t heads, int64_t head_dim,
-                    int64_t mlp, int64_t threads) {
+ffi::Error backward(Floats dy, Floats inputs, Floats kept, Ints spoilt, Floats memory, Ints horizon, Floats code,
+                    ffi::RemainingArgs rest, Out d_embedded, ffi::RemainingRets d_weights, int64_t gate, bool norm_inputs,
+                    int64_t heads, int64_t head_dim, int64_t mlp, int64_t threads) {
   const auto stack = stack_of(dy, memory, gate, norm_inputs, heads, head_dim, mlp, threads);
   if (stack.has_error()) return stack.error();
   const Stack z = *stack;
   const long each = Kept<float>::floats(z), rows = z.N * z.D;
   if (!has_shape(horizon, {z.B, z.T}) || !has_shape(code, {z.P, z.D}) || !has_shape(inputs, {z.L, z.B, z.T, z.D}) ||
-      !has_shape(kept, {z.L, each}) || !has_shape(*d_embedded, {z.B, z.T, z.D}))
+      !has_shape(kept, {z.L, each}) || !has_shape(spoilt, {z.L + 1, z.B, z.T}) || !has_shape(*d_embedded, {z.B, z.T, z.D}))
     return wrong_shapes("gradient");
   const auto weights = weights_of(rest, z);
   if (weights.has_error()) return weights.error();
@@ -658,9 +710,22 @@ ffi::Error backward(Floats dy, Floats inputs, Floats kept, Floats memory, Ints h
   const BackwardSpace space(scratch, z);
   float *d = d_embedded->typed_data(), *other = scratch.take(rows);
   std::copy(dy.typed_data(), dy.typed_data() + rows, d);
-  for (long l = z.L; l-- > 0;)
-    layer_backward(other, d, inputs.typed_data() + l * rows, l, Kept<const float>(kept.typed_data() + l * each, z),
-                   ConstWeights(*weights, l, z), WeightGradients(gradients, l, z), shared, space, z);
+  const auto beyond = [](float& x) { x *= BEYOND; };
+  const int32_t* marks = spoilt.typed_data() + z.L * z.N;
+  for_spoilt(d, marks, z, beyond);
+  for (long l = z.L; l-- > 0;) {
+    marks -= z.N;
+    const float* x = inputs.typed_data() + l * rows;
+    std::vector<float> cleaned;
+    if (std::any_of(marks, marks + z.N, [](int32_t mark) { return mark != 0; })) {
+      cleaned.assign(x, x + rows);
+      for_spoilt(cleaned.data(), marks, z, [](float& x) { x = 0; });
+      x = cleaned.data();
+    }
+    layer_backward(other, d, x, l, Kept<const float>(kept.typed_data() + l * each, z), ConstWeights(*weights, l, z),
+                   WeightGradients(gradients, l, z), shared, space, z);
+    for_spoilt(d, marks, z, beyond);
+  }
   return ffi::Error::Success();
 }
 
@@ -678,6 +743,7 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(gtrxl_unroll, gtrxl::forward,
                                   .Ret<gtrxl::Floats>()
                                   .Ret<gtrxl::Floats>()
                                   .Ret<gtrxl::Floats>()
+                                  .Ret<gtrxl::Ints>()
                                   .Attr<int64_t>("gate")
                                   .Attr<bool>("norm_inputs")
                                   .Attr<int64_t>("heads")
@@ -690,6 +756,7 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(gtrxl_unroll_backward, gtrxl::backward,
                                   .Arg<gtrxl::Floats>()
                                   .Arg<gtrxl::Floats>()
                                   .Arg<gtrxl::Floats>()
+                                  .Arg<gtrxl::Ints>()
                                   .Arg<gtrxl::Floats>()
                                   .Arg<gtrxl::Ints>()
                                   .Arg<gtrxl::Floats>()

@@ -32,17 +32,16 @@ def unroll(
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _unroll(otherwise: Callable[..., tuple[Array, Array]], *given: Any) -> Any:
-    y, inputs, _ = _call(otherwise, *given, keep=False)
+    y, inputs, *_ = _call(otherwise, *given, keep=False)
     return y, inputs
 
 
 def _call(otherwise: Callable[..., tuple[Array, Array]], *given: Any, keep: bool) -> Any:
     blocks, embedded, memory = given[:3]
     layers = memory.shape[1]
-    shapes = tuple(
-        jax.ShapeDtypeStruct(shape, jnp.float32)
-        for shape in (embedded.shape, (layers, *embedded.shape), (layers if keep else 0, _kept(blocks, embedded, memory)))
-    )
+    floats = embedded.shape, (layers, *embedded.shape), (layers if keep else 0, _kept(blocks, embedded, memory))
+    spoilt = jax.ShapeDtypeStruct((layers + 1, *embedded.shape[:2]), jnp.int32)  # which rows are: see `layers.replaced`
+    shapes = (*(jax.ShapeDtypeStruct(shape, jnp.float32) for shape in floats), spoilt)
 
     def here(blocks: Block, *arrays: Array) -> tuple[Array, ...]:
         *others, code = arrays
@@ -50,33 +49,33 @@ def _call(otherwise: Callable[..., tuple[Array, Array]], *given: Any, keep: bool
         return tuple(call(*others, code[::-1], *arrays_of(blocks), **attributes(blocks)))
 
     def elsewhere(*given: Any) -> tuple[Array, ...]:
-        return *otherwise(*given), jnp.zeros(shapes[2].shape, jnp.float32)
+        return *otherwise(*given), *(jnp.zeros(shape.shape, shape.dtype) for shape in shapes[2:])
 
     return jax.lax.platform_dependent(*given, cpu=here, default=elsewhere)
 
 
 def _forward(otherwise: Callable[..., tuple[Array, Array]], *given: Any) -> tuple[tuple[Array, Array], Any]:
-    y, inputs, kept = _call(otherwise, *given, keep=True)
-    return (y, inputs), (given, inputs, kept)
+    y, *for_gradient = _call(otherwise, *given, keep=True)
+    return (y, for_gradient[0]), (given, *for_gradient)
 
 
 def _backward(otherwise: Callable[..., tuple[Array, Array]], saved: Any, d_results: tuple[Array, Array]) -> tuple[Any, ...]:
-    given, inputs, kept = saved
+    given, *for_gradient = saved
 
-    def here(given: Any, inputs: Array, kept: Array, dy: Array) -> tuple[Array, Block]:
+    def here(given: Any, inputs: Array, kept: Array, spoilt: Array, dy: Array) -> tuple[Array, Block]:
         blocks, _, memory, _, horizon, code = given
         weights = arrays_of(blocks)
         shapes = tuple(jax.ShapeDtypeStruct(array.shape, array.dtype) for array in (dy, *weights))
         call = jax.ffi.ffi_call("gtrxl_unroll_backward", shapes, vmap_method="sequential")
-        d_embedded, *d_weights = call(dy, inputs, kept, memory, horizon, code[::-1], *weights, **attributes(blocks))
+        d_embedded, *d_weights = call(dy, inputs, kept, spoilt, memory, horizon, code[::-1], *weights, **attributes(blocks))
         return d_embedded, with_arrays(blocks, d_weights)
 
-    def elsewhere(given: Any, inputs: Array, kept: Array, dy: Array) -> tuple[Array, Block]:
+    def elsewhere(given: Any, inputs: Array, kept: Array, spoilt: Array, dy: Array) -> tuple[Array, Block]:
         blocks, embedded, *others = given
         d_blocks, d_embedded = jax.vjp(lambda blocks, embedded: otherwise(blocks, embedded, *others)[0], blocks, embedded)[1](dy)
         return d_embedded, d_blocks
 
-    d_embedded, d_blocks = jax.lax.platform_dependent(given, inputs, kept, d_results[0], cpu=here, default=elsewhere)
+    d_embedded, d_blocks = jax.lax.platform_dependent(given, *for_gradient, d_results[0], cpu=here, default=elsewhere)
     return d_blocks, d_embedded, None, None, None, None
 
 

@@ -57,7 +57,8 @@ inline bool can_stream(const float* p, long n, long stride) {
 }
 
 inline vf splat(float x) { return x - vf{}; }
-// b where either is not a number. GCC makes two instructions of the plain expression.
+// b where either is not a number: what may be none goes second, and is not lost. GCC makes two instructions of the plain
+// expression.
 inline vf vmax(vf a, vf b) {
 #if defined(__AVX512F__)
   return reinterpret_cast<vf>(_mm512_max_ps(reinterpret_cast<__m512>(a), reinterpret_cast<__m512>(b)));
@@ -179,9 +180,11 @@ inline vi first_of_quads(long n) {
   return lane < static_cast<int32_t>(n);
 }
 
-// e^x to about one unit in the last place, for x up to 88; below -87 it stays at e^-87.
+inline vf relu(vf x) { return vmax(vf{}, x); }
+
+// e^x to about one unit in the last place, for x up to 88; below -87 it stays at e^-87. Of what is not a number, not a number.
 inline vf exponential(vf x) {
-  x = vmin(vmax(x, splat(-87.0f)), splat(88.0f));
+  x = vmin(splat(88.0f), vmax(splat(-87.0f), x));
   const vf shifted = x * 1.44269504088896341f + 12582912.0f;  // the nearest integer lands in the low bits of the mantissa
   const vf whole = shifted - 12582912.0f;
   const vf r = (x - whole * 0.693359375f) - whole * -2.12194440e-4f;
@@ -192,7 +195,8 @@ inline vf exponential(vf x) {
   y = y * r + 1.6666665459e-1f;
   y = y * r + 5.0000001201e-1f;
   y = y * r * r + r + 1.0f;
-  return reinterpret_cast<vf>(reinterpret_cast<vi>(y) + (reinterpret_cast<vi>(shifted) << 23));
+  // Bits of something that is not a number, moved and added, may become one: x * 0 is zero for all others.
+  return reinterpret_cast<vf>(reinterpret_cast<vi>(y) + (reinterpret_cast<vi>(shifted) << 23)) + x * 0.0f;
 }
 
 // 1 / x to about one unit in the last place, for x that are not tiny or huge.
