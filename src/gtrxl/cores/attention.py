@@ -233,15 +233,16 @@ def _attend(qu: Array, qv: Array, k: Array, v: Array, r: Array, horizon: Array) 
     weights = masked_softmax((content + by_key(position)) / math.sqrt(qu.shape[-1]), visible=visible)
     weights = checkpoint_name(weights, ATTENTION)
     attended = checkpoint_name(jnp.einsum("hbts,hbsk->hbtk", weights, v), ATTENTION)
-    return attended, (qu, qv, k, v, r, weights, attended)
+    return attended, (qu, qv, k, v, r, weights)
 
 
 def _attend_backward(saved: Any, d_attended: Array) -> tuple[Array, Array, Array, Array, Array, None]:
-    qu, qv, k, v, r, weights, attended = saved
+    qu, qv, k, v, r, weights = saved
     d_v = jnp.einsum("hbts,hbtk->hbsk", weights, d_attended)
     d_weights = jnp.einsum("hbtk,hbsk->hbts", d_attended, v)
-    # Softmax: dS = W * (dW - sum_s W dW), and sum_s W_s dW_s = dY . Y. Where W is zero nothing flows.
-    mean = jnp.sum(d_attended.astype(jnp.float32) * attended.astype(jnp.float32), axis=-1, keepdims=True)
+    # Softmax: dS = W * (dW - sum_s W dW). Where W is zero nothing flows. The sum is also dY . Y, with fewer products; but where
+    # one weight is 1 it must be that dW to the last bit: what is left is multiplied by keys, which may be large.
+    mean = jnp.sum(weights.astype(jnp.float32) * d_weights.astype(jnp.float32), axis=-1, keepdims=True)
     d_scores = weights * (d_weights - mean.astype(weights.dtype)) / math.sqrt(qu.shape[-1])
     d_qu = jnp.einsum("hbts,hbsk->hbtk", d_scores, k)
     d_k = jnp.einsum("hbts,hbtk->hbsk", d_scores, qu)

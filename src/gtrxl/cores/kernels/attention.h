@@ -109,7 +109,15 @@ struct VisibleColumns {
   }
 };
 
-inline void forward_one(const Inputs& in, long b, long h, const float* r_t, float* attended, float* lse, const Sizes& z) {
+// Of each query and head [B, H, T], for the gradient: the largest score, and one over the sum of the weights before they are
+// divided by it. Not the logarithm of that sum on top of the largest score, in which it is lost where scores are large.
+template <class Float>
+struct Softmax {
+  Float *max_score, *inverse_sum;
+};
+
+inline void forward_one(const Inputs& in, long b, long h, const float* r_t, float* attended, const Softmax<float>& softmax,
+                        const Sizes& z) {
   thread_local Workspace keys_space, transposed_space, values_space, queries_space, scores_space;
   float* keys = keys_space.get(z.S * z.Kp);
   float* keys_t = transposed_space.get(z.K * z.Sp);
@@ -141,10 +149,12 @@ inline void forward_one(const Inputs& in, long b, long h, const float* r_t, floa
         total += e;
         store(row + j, e);
       }
-      const float exp_sum = sum(total), inverse_sum = 1.0f / exp_sum;
+      const float inverse_sum = 1.0f / sum(total);
       for (long j = visible.from; j < visible.to; j += VL) store(row + j, load(row + j) * inverse_sum);
       visible.clear_outside(row, at);
-      lse[(b * z.H + h) * z.T + t0 + i] = max_score * scale + std::log(exp_sum);
+      const long query = (b * z.H + h) * z.T + t0 + i;
+      softmax.max_score[query] = max_score;
+      softmax.inverse_sum[query] = inverse_sum;
     }
     product(at.n, z.Kp, at.key_columns, s + at.j0, z.ld, 1, values + (t0 + at.j0) * z.Kp, z.Kp, y, z.Kp, false);
     for (long i = 0; i < at.n; ++i)
@@ -168,8 +178,8 @@ struct Gradients {
   float *qkv, *memory;
 };
 
-inline void backward_one(const Inputs& in, const float* attended, const float* lse, const float* d_attended, long b, long h,
-                  const float* r, const float* r_t, const Gradients& d, const Sums& sums, const Sizes& z) {
+inline void backward_one(const Inputs& in, const Softmax<const float>& softmax, const float* d_attended, long b, long h,
+                         const float* r, const float* r_t, const Gradients& d, const Sums& sums, const Sizes& z) {
   thread_local Workspace keys_space, keys_t_space, values_t_space, queries_space;
   thread_local Workspace scores_space, d_scores_space, d_keys_space, d_values_space;
   float* keys = keys_space.get(z.S * z.Kp);
@@ -198,18 +208,21 @@ inline void backward_one(const Inputs& in, const float* attended, const float* l
     compute_scores(w, at, qu, qv, keys_t, r_t, z);
     product(at.n, round_up(at.key_columns, VL), z.K, dy, z.Kp, 1, values_t + t0 + at.j0, z.Sp, dw + at.j0, z.ld, false);
     for (long i = 0; i < at.n; ++i) {
-      // Softmax: dS = W (dW - sum_s W dW), and sum_s W_s dW_s = dY . Y.
-      const float* y = attended + (b * z.T + t0 + i) * z.I + h * z.K;
-      float mean = 0;
-      for (long k = 0; k < z.K; ++k) mean += y[k] * dy[i * z.Kp + k];
+      // Softmax: dS = W (dW - sum_s W dW), with the same weights as forward. (attention.py says why not dY . Y for the sum.)
       float *row = w + i * z.ld, *d_row = dw + i * z.ld;
       const VisibleColumns visible(i, horizon[t0 + i], at, z);
-      const float shift = lse[(b * z.H + h) * z.T + t0 + i];
+      visible.fill_edges(row, -INFINITY);
+      visible.fill_edges(d_row, 0.0f);
+      const long query = (b * z.H + h) * z.T + t0 + i;
+      const float max_score = softmax.max_score[query], inverse_sum = softmax.inverse_sum[query];
+      vf total = {};
       for (long j = visible.from; j < visible.to; j += VL) {
-        const vf e = exponential(load(row + j) * scale - shift);
-        store(row + j, e);
-        store(d_row + j, e * (load(d_row + j) - mean) * scale);
+        const vf weights = exponential((load(row + j) - max_score) * scale) * inverse_sum;
+        total += weights * load(d_row + j);
+        store(row + j, weights);
       }
+      const float mean = sum(total);
+      for (long j = visible.from; j < visible.to; j += VL) store(d_row + j, load(row + j) * (load(d_row + j) - mean) * scale);
       visible.clear_outside(row, at);
       visible.clear_outside(d_row, at);
     }
@@ -254,20 +267,20 @@ inline void position_keys(float* rows, float* transposed, const Inputs& in, long
 }
 
 // Every head of every stream.
-inline void attend_forward(const Inputs& in, float* attended, float* lse, int threads, const Sizes& z) {
+inline void attend_forward(const Inputs& in, float* attended, const Softmax<float>& softmax, int threads, const Sizes& z) {
   const Plan plan(z, threads);
   Pool::get().parallel_for(plan.tasks, threads, [&](int task) {
     thread_local Workspace rows_space, transposed_space;
     float *rows = rows_space.get(z.P * z.Kp), *transposed = transposed_space.get(z.K * z.Pp);
     const long h = plan.head(task);
     position_keys(rows, transposed, in, h, z);
-    for (long b = plan.begin(task, z); b < plan.end(task, z); ++b) forward_one(in, b, h, transposed, attended, lse, z);
+    for (long b = plan.begin(task, z); b < plan.end(task, z); ++b) forward_one(in, b, h, transposed, attended, softmax, z);
   });
 }
 
 // d_r [P, I], d_bias [3 I], d_u and d_v [I].
-inline void attend_backward(const Inputs& in, const float* attended, const float* lse, const float* d_attended,
-                            const Gradients& d, float* d_r, float* d_bias, float* d_u, float* d_v, int threads, const Sizes& z) {
+inline void attend_backward(const Inputs& in, const Softmax<const float>& softmax, const float* d_attended, const Gradients& d,
+                            float* d_r, float* d_bias, float* d_u, float* d_v, int threads, const Sizes& z) {
   const Plan plan(z, threads);
   thread_local Workspace partial_space;
   float* partial = partial_space.get(plan.tasks * Sums::floats(z));
@@ -280,7 +293,7 @@ inline void attend_backward(const Inputs& in, const float* attended, const float
     std::fill(mine, mine + Sums::floats(z), 0.0f);
     const Sums sums(mine, z);
     for (long b = plan.begin(task, z); b < plan.end(task, z); ++b)
-      backward_one(in, attended, lse, d_attended, b, h, rows, transposed, d, sums, z);
+      backward_one(in, softmax, d_attended, b, h, rows, transposed, d, sums, z);
   });
   Pool::get().parallel_for(z.H, threads, [&](int h) {
     float* first = partial + h * plan.groups * Sums::floats(z);

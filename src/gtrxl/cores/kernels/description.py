@@ -91,7 +91,8 @@ KEPT = {
     "r": "P*I",  # position keys
     "bias": "3*I",  # what the norm's offset adds to queries, keys and values
     "attended": "N*I",
-    "lse": "N*H",  # the logarithms of the softmax's sums
+    "max_score": "N*H",  # of each query's softmax the largest score,
+    "inverse_sum": "N*H",  # and one over its sum
     "update_1": "N*D",
     "gate_1": "N*G",
     "after_1": "N*D",  # what the first gate gives

@@ -504,7 +504,7 @@ void layer_forward(float* to, const float* x, long l, const Kept<float>& kept, c
   multiply(z.B * z.M, 2 * I, D, memory, Right{w.qkv + I, 3 * I, false, scale_1}, kept.memory, 2 * I, false, z.threads);
   multiply(z.P, I, D, Left{shared.code, D}, Right{w.r, I}, kept.r, I, false, z.threads);
   const Inputs in{kept.qkv, kept.memory, kept.r, kept.bias, w.u, w.v, shared.horizon};
-  attend_forward(in, kept.attended, kept.lse, z.threads, Sizes(z.B, z.T, z.M, z.H, z.K));
+  attend_forward(in, kept.attended, {kept.max_score, kept.inverse_sum}, z.threads, Sizes(z.B, z.T, z.M, z.H, z.K));
   multiply(N, D, I, Left{kept.attended, I}, Right{w.o, D}, kept.update_1, D, false, z.threads);
   add_bias_and_relu(kept.update_1, D, nullptr, z.norm_inputs, z);
   apply_gate(kept.after_1, kept.gate_1, x, kept.update_1, w.gate_1, spare, z);
@@ -584,8 +584,8 @@ void layer_backward(float* dx, float* out, const float* x, long l, const Kept<co
   multiply(I, D, N, Left{kept.attended, I, true}, Right{space.update, D}, d.o, D, false, z.threads, true);
   multiply(N, I, D, Left{space.update, D}, Right{w.o, D, true}, space.attended, I, false, z.threads);
   const Inputs in{kept.qkv, kept.memory, kept.r, kept.bias, w.u, w.v, shared.horizon};
-  attend_backward(in, kept.attended, kept.lse, space.attended, Gradients{space.qkv, space.memory}, space.r, space.bias, d.u, d.v,
-                  z.threads, Sizes(z.B, z.T, z.M, z.H, z.K));
+  attend_backward(in, {kept.max_score, kept.inverse_sum}, space.attended, Gradients{space.qkv, space.memory}, space.r, space.bias,
+                  d.u, d.v, z.threads, Sizes(z.B, z.T, z.M, z.H, z.K));
   multiply(D, I, z.P, Left{shared.code, D, true}, Right{space.r, I}, d.r, I, false, z.threads, true);
   const float* seen = x;
   float* d_qkv = d.qkv;
