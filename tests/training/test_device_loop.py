@@ -167,6 +167,10 @@ POISONED = {
     "value": lambda of: of.trained.agent.value.output.bias,
     "torso": lambda of: of.trained.agent.torso.first.weight,
     "temperature": lambda of: of.trained.multipliers["eta"],
+    # What these spoil is not the first loss or gradient but what the first update leaves.
+    "weights to come": lambda of: of.trained.agent_optimiser[0].mu.value.output.bias,
+    "temperature to come": lambda of: of.trained.multiplier_optimiser[0].mu["eta"],
+    "statistics": lambda of: of.trained.popart.variance,
 }
 
 

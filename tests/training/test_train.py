@@ -8,7 +8,10 @@ import subprocess
 import sys
 import time
 
+import equinox as eqx
 import jax
+import numpy as np
+import optax
 import pytest
 
 import gtrxl
@@ -118,6 +121,20 @@ def test_divergence_ends_the_run_and_keeps_the_last_good_checkpoint(tmp_path, ca
     agent = gtrxl.load(tmp_path / "run", "last").agent
     assert os.listdir(tmp_path / "run" / "checkpoints") == ["0"]
     assert bool((abs(agent.policy.output.weight) < 10).all())
+
+
+def test_weights_that_are_not_finite_are_not_saved(tmp_path, monkeypatch):
+    """The first loss and gradient are fine, but the step they lead to is more than a float holds."""
+    monkeypatch.setattr(gtrxl.VMPO, "optimiser", lambda self: optax.chain(optax.scale(-1e38), optax.scale(1e38)))
+    learner = {"target_period": 1}
+    run = run_tiny(tmp_path / "run", core="none", steps=64, reports=2, checkpoint_every=1, learner=learner)
+    assert run.status == "diverged"
+    assert json.loads((run.folder / "result.json").read_text())["diverged_at_update"] == 1
+    assert isinstance(run.rows[0]["loss"], float)
+    assert isinstance(run.rows[0]["gradient_norm"], float)
+    assert os.listdir(run.folder / "checkpoints") == ["0"]
+    agent = gtrxl.load(run.folder, "last").agent
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(agent) if eqx.is_inexact_array(leaf))
 
 
 def test_a_folder_that_holds_a_run_is_not_overwritten(whole):

@@ -384,7 +384,9 @@ def _ended(run: "Run") -> int:
             made.add_row(name, *numbers, str(of["episodes"]))
         print_table(made)
     if run.status == "diverged":
-        print(f"diverged: a loss or gradient was not finite; the last good checkpoint is in {run.folder}", file=sys.stderr)
+        print(
+            f"diverged: a loss, gradient or weight was not finite; the last good checkpoint is in {run.folder}", file=sys.stderr
+        )
         return DIVERGED
     if run.status == "stopped":
         print(f"stopped; `gtrxl resume {run.folder}` goes on")

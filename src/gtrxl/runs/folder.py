@@ -35,8 +35,8 @@ class Run:
     folder: Path
     config: Config[Any]
     status: Status
-    """`stopped` runs can be resumed; `diverged` ones ended because a loss or a gradient was no longer finite, `failed` ones
-    because a task kept failing."""
+    """`stopped` runs can be resumed; `diverged` ones ended because a loss, a gradient or a weight was no longer finite,
+    `failed` ones because a task kept failing."""
     rows: list[dict[str, Any]]
 
     @property

@@ -22,7 +22,7 @@ from gtrxl.networks.agent import Agent
 from gtrxl.tasks.contract import Task
 from gtrxl.tasks.specs import ObservationSpec
 from gtrxl.training.rollout import Ended, Situation, Tasks, act, begin, played, tasks_of
-from gtrxl.training.update import Batch, Metrics, Trained, Update
+from gtrxl.training.update import Batch, Metrics, Trained, Update, is_fine
 
 AXIS = "streams"
 WATCHED = 4
@@ -199,7 +199,7 @@ class Loop(eqx.Module):
             )
             trained, metrics = self.update(training.trained, batch, keys[0])
             updates = training.updates + 1
-            fine = jnp.isfinite(metrics["loss"]) & jnp.isfinite(metrics["gradient_norm"])
+            fine = is_fine(trained, metrics)
             training = Training(
                 trained=trained,
                 memory=training.memory,

@@ -198,6 +198,15 @@ class Update(eqx.Module):
         return local if self.axis is None else jax.lax.all_gather(local, self.axis, tiled=True)
 
 
+def is_fine(trained: Trained, metrics: Metrics) -> Bool[Array, ""]:
+    """Whether all is finite after an update: its loss and gradient, and the weights, multipliers and statistics that it leaves. A
+    step from a finite gradient can be too large for a float, and a checkpoint must not hold that."""
+    left = eqx.filter((trained.agent, trained.multipliers, trained.popart), eqx.is_inexact_array)
+    leaves = [leaf for leaf in jax.tree.leaves(left) if leaf.size]
+    largest = [jnp.max(jnp.abs(leaf)) for leaf in (metrics["loss"], metrics["gradient_norm"], *leaves)]
+    return jnp.all(jnp.isfinite(jnp.stack(largest)))
+
+
 def _with_last_layer(agent: Agent, layer: tuple[Float[Array, "D N"], Float[Array, " N"]]) -> Agent:
     """The agent with another last layer of its values: weight and bias."""
     return eqx.tree_at(lambda of: (of.value.output.weight, of.value.output.bias), agent, layer)

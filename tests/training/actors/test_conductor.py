@@ -8,6 +8,7 @@ import signal
 
 import jax
 import jax.numpy as jnp
+import optax
 import pytest
 
 import gtrxl
@@ -212,6 +213,17 @@ def test_divergence_ends_the_run_and_keeps_the_last_good_checkpoint(tmp_path):
     assert run.status == "diverged"
     assert checkpoints_of(run.folder, read_only=True).latest == 0
     assert json.loads((run.folder / "result.json").read_text())["diverged_at_update"] >= 1
+
+
+def test_weights_that_are_not_finite_are_not_saved(tmp_path, monkeypatch):
+    """The first loss and gradient are fine, but the step they lead to is more than a float holds."""
+    config = tiny(learner={"target_period": 1}, steps=32, reports=2, checkpoint_every=1)
+    monkeypatch.setattr(type(config.learner), "optimiser", lambda self: optax.chain(optax.scale(-1e38), optax.scale(1e38)))
+    run = train(tmp_path / "run", config)
+    assert run.status == "diverged"
+    assert json.loads((run.folder / "result.json").read_text())["diverged_at_update"] == 1
+    assert isinstance(run.rows[0]["loss"], float)
+    assert checkpoints_of(run.folder, read_only=True).latest == 0
 
 
 def test_streams_are_shared_out_among_actors():

@@ -33,7 +33,7 @@ from gtrxl.training.actors.fleet import Fleet
 from gtrxl.training.actors.packets import Failure, Packet
 from gtrxl.training.device_loop import WATCHED, Trail
 from gtrxl.training.diagnosis import openness
-from gtrxl.training.update import Batch, Metrics, Trained, Update
+from gtrxl.training.update import Batch, Metrics, Trained, Update, is_fine
 
 AT_ONCE = 2
 """Unrolls that one actor is asked for at a time: one in its hands, one more."""
@@ -240,8 +240,7 @@ def _learn(update: Update, learning: Learning, parts: dict[str, Any]) -> tuple[L
     key = jax.random.fold_in(learning.key, learning.updates)
     trained, metrics = update(learning.trained, Batch(**parts), key)
     updates = learning.updates + 1
-    fine = jnp.isfinite(metrics["loss"]) & jnp.isfinite(metrics["gradient_norm"])
-    diverged = jnp.where((learning.diverged < 0) & ~fine, updates, learning.diverged)
+    diverged = jnp.where((learning.diverged < 0) & ~is_fine(trained, metrics), updates, learning.diverged)
     return Learning(trained=trained, key=learning.key, updates=updates, diverged=diverged), metrics
 
 
