@@ -65,7 +65,8 @@ def test_json_has_every_run_and_what_is_left_out_is_said_aside(runs: Path, capsy
     (first, _) = found["groups"][1]["runs"]
     assert first | {"points": [], "of_100": None, "return": None} == {
         "run": str(runs / "lstm-0"), "task": "t-maze", "core": "lstm", "algorithm": "vmpo", "seed": 0, "status": "finished",
-        "frames": 40_000, "planned_frames": 40_000, "return": None, "of_100": None, "frames_per_second": 2000.0, "points": [],
+        "frames": 40_000, "planned_frames": 40_000, "return": None, "of_100": None, "steadiness": None,
+        "frames_per_second": 2000.0, "points": [],
     }  # fmt: skip
     assert len(first["points"]) == 40
 

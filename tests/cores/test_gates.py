@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from gtrxl import CoreError, Memory, Streams, Transformer
-from gtrxl.cores.gates import GATES, Gate, find_gate
+from gtrxl.cores.gates import GATES, Gate, bias_by_depth, find_gate
 from gtrxl.cores.layers import along_last
 from gtrxl.testing import check_core
 from tests.cores import reference
@@ -58,6 +58,26 @@ def test_bias_starts_as_in_the_paper(kind, bias):
     ):
         np.testing.assert_array_equal(core.blocks.gate_1.b_g, np.full((2, 6), expected))
         np.testing.assert_array_equal(core.blocks.gate_2.b_g, np.full((2, 6), expected))
+
+
+@pytest.mark.parametrize(("kind", "bias"), PAPER_BIAS.items())
+def test_by_depth_as_much_of_the_stream_passes_any_stack_as_passes_four_layers(kind, bias):
+    def passes(bias, layers):
+        return (1 / (1 + np.exp(-np.float64(bias)))) ** (2 * layers)
+
+    for layers in (4, 5, 12, 24, 52, 1000):
+        found = bias_by_depth(GATES[kind], layers)
+        np.testing.assert_allclose(passes(found, layers), passes(bias, 4), rtol=1e-9)
+    assert [bias_by_depth(GATES[kind], layers) for layers in (1, 2, 3)] == [bias] * 3, "never less than the paper's"
+    sizes = {"input_size": 3, "d_model": 6, "heads": 2, "memory": 2}
+    core = initial_core(f"gtrxl-{kind}", **sizes, layers=9, gate_bias="depth")
+    np.testing.assert_allclose(core.blocks.gate_2.b_g, np.full((9, 6), bias_by_depth(GATES[kind], 9)), rtol=1e-6)
+
+
+def test_by_depth_a_gate_without_a_bias_is_as_it_was():
+    assert bias_by_depth(GATES["input"], 52) is bias_by_depth(GATES["none"], 52) is None
+    with pytest.raises(CoreError, match="gate_bias must be a number, 'depth' or None, got 'deep'"):
+        initial_core("gtrxl-gru", input_size=3, d_model=6, heads=2, layers=2, memory=2, gate_bias="deep")
 
 
 def block_deviation(name, width, *, bias) -> float:

@@ -1,5 +1,7 @@
 """The agent: acting and learning agree, streams do not touch each other, and it begins knowing nothing."""
 
+from typing import Any
+
 import equinox as eqx
 import gymnasium
 import jax
@@ -16,12 +18,12 @@ B, T, O = 3, 7, 6  # noqa: E741
 SPACES = {"categorical": gymnasium.spaces.Discrete(4), "gaussian": gymnasium.spaces.Box(-1, 1, (2,), np.float32)}
 
 
-def build(core, space, *, values, key) -> Agent:
+def build(core, space, *, values, key, **more) -> Agent:
     torso_key, core_key, agent_key = jax.random.split(key, 3)
     sizes = small_sizes(core)
     remembers = make_core(core, key=core_key, **sizes)
     torso = Torso(O, sizes["input_size"], key=torso_key)
-    return Agent(torso=torso, core=remembers, head=Head(SPACES[space]), hidden=8, values=values, key=agent_key)
+    return Agent(torso=torso, core=remembers, head=Head(SPACES[space]), hidden=8, values=values, key=agent_key, **more)
 
 
 def first(core, space, *, values=1) -> Agent:
@@ -29,10 +31,10 @@ def first(core, space, *, values=1) -> Agent:
     return eqx.filter_jit(lambda key: build(core, space, values=values, key=key))(jax.random.key(0))
 
 
-def loud(core, space, *, values=1) -> Agent:
+def loud(core, space, *, values=1, **more) -> Agent:
     """Every weight random, and none so small that a mistake would not show. Compiles nothing."""
     random = np.random.default_rng(0)
-    shapes = eqx.filter_eval_shape(lambda key: build(core, space, values=values, key=key), jax.random.key(0))
+    shapes = eqx.filter_eval_shape(lambda key: build(core, space, values=values, key=key, **more), jax.random.key(0))
 
     def filled(leaf):
         return jnp.asarray(0.6 * random.standard_normal(leaf.shape), leaf.dtype) if hasattr(leaf, "shape") else leaf
@@ -62,12 +64,12 @@ def assert_close(ours, theirs):
         np.testing.assert_allclose(x, y, rtol=1e-4, atol=2e-5)
 
 
-KINDS = [("gtrxl-gru", "categorical", 2), ("lstm", "gaussian", 1), ("none", "gaussian", 1)]
+KINDS = [("gtrxl-gru", "categorical", 2, True), ("lstm", "gaussian", 1, False), ("none", "gaussian", 1, False)]
 
 
-@pytest.mark.parametrize(("core", "space", "values"), KINDS)
-def test_unroll_is_the_prepared_steps(core, space, values):
-    agent = loud(core, space, values=values)
+@pytest.mark.parametrize(("core", "space", "values", "output_norm"), KINDS)
+def test_unroll_is_the_prepared_steps(core, space, values, output_norm):
+    agent = loud(core, space, values=values, output_norm=output_norm)
     observations, resets = normal(0, 2, B, T, O), np.random.default_rng(1).random((2, B, T)) < 0.3
     state = other = agent.initial_state(B)
     for observation, reset in zip(observations, resets, strict=True):  # the second goes on from the first
@@ -77,6 +79,37 @@ def test_unroll_is_the_prepared_steps(core, space, values):
         assert np.std(value) > 0.05, "too quiet to tell"
         assert_close((policy, value), (policy_by_steps, value_by_steps))
     assert_close(unroll(agent, observations[0], state, resets[0])[:2], unroll(agent, observations[0], other, resets[0])[:2])
+
+
+def test_with_the_norm_heads_see_no_size():
+    """What the heads say depends on the direction of the core's output alone, however small a deep stack leaves it."""
+
+    class Scaled(eqx.Module):
+        """A core whose outputs are so many times another's, and shifted all alike."""
+
+        core: Any
+        by: float
+
+        def initial_state(self):
+            return self.core.initial_state()
+
+        def step(self, x, state, *, reset):
+            y, state = self.core.step(x, state, reset=reset)
+            return self.by * (y + 1), state
+
+        def unroll(self, xs, state, *, resets):
+            ys, state = self.core.unroll(xs, state, resets=resets)
+            return self.by * (ys + 1), state
+
+    observations, resets = normal(5, B, T, O), np.zeros((B, T), bool)
+    for norm in (True, False):
+        agent = loud("lstm", "categorical", output_norm=norm)
+        said = [
+            unroll(eqx.tree_at(lambda of: of.core, agent, core), observations, agent.initial_state(B), resets)
+            for core in (Scaled(agent.core, 100.0), Scaled(agent.core, 700.0))
+        ]
+        difference = np.abs(said[0][1] - said[1][1]).max()
+        assert difference < 1e-3 if norm else difference > 0.1
 
 
 def test_a_stream_feels_nothing_of_the_others():

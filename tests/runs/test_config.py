@@ -131,6 +131,18 @@ def test_what_a_file_leaves_out_has_the_default_of_its_task_core_and_algorithm(t
     assert configs.read(path) == dataclasses.replace(base, net=net, learner=learner, discount=1.0)
 
 
+def test_a_run_of_an_older_version_is_what_it_was(tmp_path):
+    """It wrote all settings that there were. What has become a setting since is as it was then, whatever is usual now."""
+    path = tmp_path / "config.json"
+    for task in ("grid-numpad", "gym:CartPole-v1"):
+        before = {"net": {"output_norm": False}, "learner": {"adam_epsilon": 1e-8}, "final_rate": 1.0}
+        config = configs.change(defaults(task=task), before)
+        written = configs.as_dict(config)
+        del written["net"]["output_norm"], written["learner"]["adam_epsilon"], written["final_rate"]
+        path.write_text(json.dumps(written))
+        assert configs.read(path) == config
+
+
 def test_a_file_read_for_another_algorithm_keeps_all_but_the_learner(tmp_path):
     written = configs.change(defaults(task="t-maze"), {"streams": 8, "learner": {"learning_rate": 2e-4}})
     configs.write(written, tmp_path / "config.json")
@@ -159,6 +171,7 @@ MISTAKES = {
     "streams": ({"streams": 0}, "streams must be at least 1, got 0; leave it out"),
     "unroll": ({"unroll": 0}, "unroll must be at least 1, got 0; leave it out"),
     "devices": ({"devices": -1}, "devices must be at least 0, got -1; the default is 0"),
+    "final_rate": ({"final_rate": 1.5}, "final_rate must be between 0 and 1, got 1.5; 1 keeps the learning rate as it is"),
     "reports": ({"reports": 0}, "reports must be at least 1, got 0; the default is 100"),
     "checkpoint_every": ({"checkpoint_every": 0}, "checkpoint_every must be at least 1, got 0; the default is 5"),
     "seed": ({"seed": -1}, "seed must be at least 0, got -1; the default is 0"),
@@ -177,7 +190,7 @@ MISTAKES = {
     "learner's": ({"learner": {"eps_eta": 0.0}}, "eps_eta must be above 0, got 0; the paper uses 0.1"),
     "torso": ({"net": {"torso": 0}}, "torso must be at least 1, got 0; the default is 64"),
     "hidden": ({"net": {"hidden": 0}}, "hidden must be at least 1, got 0; the default is 64"),
-    "gate_bias": ({"net": {"gate_bias": float("inf")}}, "gate_bias must be a finite number, got inf; leave it out"),
+    "gate_bias": ({"net": {"gate_bias": float("inf")}}, "gate_bias must be a finite number or 'depth', got inf; leave it out"),
     "unknown": ({"step": 5}, "the settings must name settings there are, got 'step'; did you mean steps? there are task, core"),
     "unknown in net": (
         {"net": {"depth": 5}},

@@ -114,7 +114,7 @@ def test_the_gradient_is_that_of_the_loss(hand):
 
 def first_step(weight, gradient):
     """Adam's first step by its definition: as long as the learning rate wherever the gradient is not nearly zero."""
-    return weight - LEARNER.learning_rate * gradient / (np.abs(gradient) + 1e-8)
+    return weight - LEARNER.learning_rate * gradient / (np.abs(gradient) + LEARNER.adam_epsilon)
 
 
 def test_weights_move_by_adam_s_first_step():
@@ -129,6 +129,23 @@ def test_weights_move_by_adam_s_first_step():
     for name, slope in of_multipliers.items():
         expected = before.multipliers[name] - LEARNER.multiplier_rate * np.sign(slope)
         assert float(after.multipliers[name]) == pytest.approx(float(expected), abs=1e-4), name
+
+
+def test_a_rate_that_falls_is_a_share_of_what_the_optimiser_does():
+    """At the beginning all of it, half way half of what is lost, after the last update what is left; the same gradient."""
+    falling = dataclasses.replace(UPDATE, final_rate=0.2, last=100, popart_step=0.0)
+    before = UPDATE.start(random_agent(ENDS, CORE, seed=1))
+    step = eqx.filter_jit(lambda updates: falling(before, a_batch(), jax.random.key(0), updates=updates))
+    whole = jax.device_get(step(jnp.int32(0)))[1]
+    for updates, share in ((0, 1.0), (50, 0.6), (100, 0.2), (300, 0.2)):
+        after, metrics = jax.device_get(step(jnp.int32(updates)))
+        assert float(metrics["weight_change"]) == pytest.approx(share * float(whole["weight_change"]), rel=1e-5)
+        assert float(metrics["gradient_norm"]) == float(whole["gradient_norm"])
+        moved = jax.tree.map(lambda new, old: np.square(np.asarray(new) - np.asarray(old)).sum(), *(
+            eqx.filter(of.agent, eqx.is_inexact_array) for of in (after, before)
+        ))  # fmt: skip
+        length = np.sqrt(sum(jax.tree.leaves(moved)))
+        assert length == pytest.approx(float(metrics["weight_change"]), rel=1e-3)
 
 
 def test_popart_follows_the_targets_and_keeps_the_values_in_reward_units(hand):

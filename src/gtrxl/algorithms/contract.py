@@ -67,6 +67,8 @@ class Learner(abc.ABC):
     """Adam's step size for the network."""
     lam: float = 0.9
     """lambda of the returns: 1 follows the rewards to the end of the unroll, 0 trusts the next value."""
+    adam_epsilon: float = 1e-8
+    """Adam's epsilon: gradients much smaller than this move little. Large enough, it keeps noise from moving what is solved."""
     max_grad_norm: float = 0.0
     """Gradients longer than this are shortened to it; 0 leaves them alone."""
     target_period: int = 1
@@ -81,6 +83,7 @@ class Learner(abc.ABC):
 
     def __post_init__(self) -> None:
         positive("learning_rate", self.learning_rate, hint="1e-3 is a good start for small networks, 1e-4 for large ones")
+        positive("adam_epsilon", self.adam_epsilon, hint="1e-8 is Adam's own, 1e-4 holds what is solved")
         between("lam", self.lam, least=0.0, most=1.0, hint="0.9 learns fast, 1 is the n-step return")
         between("max_grad_norm", self.max_grad_norm, least=0.0, hint="0 switches clipping off")
         count("target_period", self.target_period, hint="1 acts with the newest network, the paper copies every 10 steps")
@@ -107,7 +110,7 @@ class Learner(abc.ABC):
 
     def optimiser(self) -> optax.GradientTransformation:
         """What turns gradients into changes of the network."""
-        adam = optax.adam(self.learning_rate)
+        adam = optax.adam(self.learning_rate, eps=self.adam_epsilon)
         return optax.chain(optax.clip_by_global_norm(self.max_grad_norm), adam) if self.max_grad_norm else adam
 
     def multiplier_optimiser(self) -> optax.GradientTransformation:

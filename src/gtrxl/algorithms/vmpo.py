@@ -41,6 +41,9 @@ class VMPO(Learner):
 
     lam: float = 0.9
     """lambda of the returns: 1 is the paper's n-step return to the end of the unroll, 0 trusts the next value."""
+    adam_epsilon: float = 1e-4
+    """Adam's epsilon. V-MPO follows advantages of any size, also those that are noise once a task is solved; a gradient that is
+    not much larger than this then moves little."""
     target_period: int = 10
     """Learner steps between copies of the online network to the one that acts; the KL is measured from that copy."""
     multiplier_rate: float = 1e-2  # pyright: ignore[reportIncompatibleVariableOverride, reportIncompatibleMethodOverride]
@@ -88,7 +91,7 @@ class VMPO(Learner):
             raise LearnerError(
                 f"environment must be one of {', '.join(PAPER)}, got {environment!r}; others were not in the paper"
             )
-        common = cls(learning_rate=1e-4, multiplier_rate=1e-4, lam=1.0, eps_eta=0.1, eps_alpha=0.01)
+        common = cls(learning_rate=1e-4, adam_epsilon=1e-8, multiplier_rate=1e-4, lam=1.0, eps_eta=0.1, eps_alpha=0.01)
         return replace(common, **PAPER[environment], **(PAPER_RECURRENT.get(environment, {}) if recurrent else {}))
 
     def bounds(self) -> dict[str, tuple[float, float | Float[Array, ""]]]:

@@ -136,6 +136,7 @@ def _table(compared: "Compared", groups: "list[Group]", letters: dict[int, str],
     from gtrxl.runs.curves import amount, shown
 
     pooled = any(len(group.runs) > 1 for group in groups)
+    arrived = any(group.steadiness is not None for group in groups)
     telling = [name for name in compared.telling if name != "task"]
     made = Table(box=None, pad_edge=False, header_style="bold")
     made.add_column("", no_wrap=True)
@@ -143,7 +144,7 @@ def _table(compared: "Compared", groups: "list[Group]", letters: dict[int, str],
     for name in short_names(telling):
         made.add_column(name, no_wrap=True)
     own = [name for name in ("seed", "frames") if name not in shared]
-    for name in (*own, "return", *["range"] * pooled, "of 100", "frames/s"):
+    for name in (*own, "return", *["range"] * pooled, "of 100", *["steady"] * arrived, "frames/s"):
         made.add_column(name, justify="right", no_wrap=True)
     beside = [score for group in groups for score in group.returns]
     for group in groups:
@@ -158,6 +159,7 @@ def _table(compared: "Compared", groups: "list[Group]", letters: dict[int, str],
             mean,
             *span,
             "-" if group.of_100 is None else f"{group.of_100:z.0f}",
+            *["-" if group.steadiness is None else f"{group.steadiness:.0%}"] * arrived,
             "-" if speed is None else f"{speed:,.0f}",
         )
     return made

@@ -17,7 +17,7 @@ from gtrxl.cores.attention import ATTENTION
 from gtrxl.cores.block import Block, sees_any, steps_back
 from gtrxl.cores.contract import DTYPES, Core, check_dtype
 from gtrxl.cores.errors import CoreError, at_least
-from gtrxl.cores.gates import Gate, find_gate
+from gtrxl.cores.gates import Gate, bias_by_depth, find_gate
 from gtrxl.cores.kernels import acting, agreement, learning
 from gtrxl.cores.kernels.acting import NativeMemory
 from gtrxl.cores.kernels.description import described
@@ -36,7 +36,8 @@ class Transformer(Core):
 
     `gate` is "none", "input", "output", "highway", "sigtanh" or "gru", or a class of one's own (`gtrxl.cores.gates.Gate`);
     `norm_inputs` is the paper's identity map reordering. TrXL is `gate="none", norm_inputs=False`; GTrXL has any gate and
-    `norm_inputs=True`. `head_dim=None` divides `d_model` among the heads; `gate_bias=None` is the paper's initial b_g.
+    `norm_inputs=True`. `head_dim=None` divides `d_model` among the heads; `gate_bias=None` is the paper's initial b_g,
+    "depth" one that follows the number of layers (`gates.bias_by_depth`).
     `init_variance` is what a new linear map makes of inputs of variance 1. At 1/3 each submodule adds little to the stream at
     first; at 1, which is common in JAX and Sonnet, it adds as much as there is, and norm and gates matter (docs/reproduce.md).
     """
@@ -60,7 +61,7 @@ class Transformer(Core):
         mlp: int | None = None,
         memory: int = 128,
         gate: str | type[Gate] = "gru",
-        gate_bias: float | None = None,
+        gate_bias: float | str | None = None,
         init_variance: float = INIT_VARIANCE,
         norm_inputs: bool = True,
         dtype: str = "float32",
@@ -84,6 +85,10 @@ class Transformer(Core):
         at_least("mlp", mlp, least=1, hint="it is the hidden width of the position-wise MLP; the paper uses 512")
         if not 0 < init_variance < math.inf:
             raise CoreError(f"init_variance must be positive and finite, got {init_variance}; 1 keeps the size of what goes in")
+        if gate_bias == "depth":
+            gate_bias = bias_by_depth(find_gate(gate), layers)
+        elif isinstance(gate_bias, str):
+            raise CoreError(f"gate_bias must be a number, 'depth' or None, got {gate_bias!r}; None is the paper's")
         find_gate(gate)
         embed_key, blocks_key = jax.random.split(key)
         self.embed = with_variance(Linear(input_size, d_model, key=embed_key), init_variance)

@@ -62,7 +62,7 @@ def plan(runs: str, scale: str) -> tuple[Planned, ...]:
 def _config(sizes: Size, goal: Goal, model: Model, drawn: Draw) -> Config[Any]:
     base = configs.defaults(task=goal.task, core=model.core, preset=sizes.preset)
     return configs.change(
-        base,
+        configs.change(base, sizes.beneath),
         {
             **sizes.settings,
             "seed": drawn.seed,

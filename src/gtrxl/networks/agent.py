@@ -12,6 +12,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 from gtrxl.algorithms.pixel_control import CELL
 from gtrxl.cores import State, Streams
+from gtrxl.cores.layers import standardise
 from gtrxl.cores.streams import output_size
 from gtrxl.networks.encoder import Encoder, Torso
 from gtrxl.networks.errors import AgentError
@@ -37,6 +38,8 @@ class Agent(eqx.Module):
     """The head that pixel control is learned with; None without it. Acting never asks it."""
 
     head: Head = eqx.field(static=True)
+    output_norm: bool = eqx.field(static=True)
+    """Whether the heads see the core's output at unit size: zero mean and unit variance along its width, nothing learned."""
     picture: str | None = eqx.field(static=True)
     """The part of an observation that pixel control is about."""
 
@@ -48,6 +51,7 @@ class Agent(eqx.Module):
         head: Head,
         hidden: int = 64,
         values: int = 1,
+        output_norm: bool = False,
         pixel_control: bool = False,
         key: PRNGKeyArray,
     ):
@@ -56,6 +60,7 @@ class Agent(eqx.Module):
         self.torso = torso
         self.core = core
         self.head = head
+        self.output_norm = output_norm
         self.policy = _answering(MLP(width, head.width, hidden=hidden, key=policy_key))
         self.value = _answering(MLP(width, values, hidden=hidden, key=value_key))
         self.pixel_control, self.picture = None, None
@@ -83,7 +88,7 @@ class Agent(eqx.Module):
     def step(self, observation: PyTree, state: State, *, reset: Bool[Array, " B"]) -> tuple[Policy, Float[Array, "B N"], State]:
         """Acting: one step of every stream."""
         y, state = Streams(self.core, len(reset)).step(self.torso(observation), state, reset=reset)
-        policy, value = self.answer(y)
+        policy, value = self.answer(self._sized(y))
         return policy, value, state
 
     def unroll(
@@ -95,11 +100,12 @@ class Agent(eqx.Module):
         return policy, value, state
 
     def recall(self, observations: PyTree, state: State, *, resets: Bool[Array, "B T"]) -> tuple[Float[Array, "B T D"], State]:
-        """The first half of `unroll`: what the core makes of T steps."""
-        return Streams(self.core, len(resets)).unroll(self.torso(observations), state, resets=resets)
+        """The first half of `unroll`: what the heads see of T steps."""
+        ys, state = Streams(self.core, len(resets)).unroll(self.torso(observations), state, resets=resets)
+        return self._sized(ys), state
 
     def answer(self, y: Float[Array, "*n D"]) -> tuple[Policy, Float[Array, "*n N"]]:
-        """The second half: policy and values from the core's outputs."""
+        """The second half: policy and values from what the heads see."""
         return self.head(self.policy(y)), self.value(y)
 
     def pixel_values(self, ys: Float[Array, "B T D"]) -> Float[Array, "B T h w A"]:
@@ -113,6 +119,9 @@ class Agent(eqx.Module):
         if not isinstance(self.torso, Normaliser):
             return self
         return eqx.tree_at(lambda of: of.torso, self, self.torso.follow(observation, axis=axis))
+
+    def _sized(self, y: Float[Array, "*n D"]) -> Float[Array, "*n D"]:
+        return standardise(y) if self.output_norm else y
 
     def _streams(self, state: State) -> Streams:
         leaves = jax.tree.leaves(state)

@@ -20,7 +20,7 @@ from gtrxl.report.learning_curves import points_of
 from gtrxl.runs import sealed
 from gtrxl.runs.errors import RunError
 from gtrxl.runs.metrics import check_whole, read, read_result
-from gtrxl.runs.scores import late
+from gtrxl.runs.scores import late, steadiness
 from gtrxl.tasks import scale
 
 FIRST = ("task", "core", "algorithm")
@@ -44,6 +44,8 @@ class RunRecord:
     """Mean return late in training; None if no episode ended there."""
     of_100: float | None
     """The same between a random policy (0) and the best that is known (100); None where these are not known."""
+    steadiness: float | None
+    """The worst report after it had arrived, as a share of its best; None if it never did."""
     frames_per_second: float | None
     points: tuple[tuple[float, float], ...]
     """(frames, return) of its curve."""
@@ -77,7 +79,8 @@ class RunRecord:
         """What the table has of it, as plain data."""
         named = {name: self.settings.get(name) for name in (*FIRST, "seed")}
         found = {"run": str(self.folder), **named, "status": self.status, "frames": self.frames, "planned_frames": self.planned}
-        numbers = {"return": self.late_return, "of_100": self.of_100, "frames_per_second": self.frames_per_second}
+        numbers = {"return": self.late_return, "of_100": self.of_100, "steadiness": self.steadiness}
+        numbers |= {"frames_per_second": self.frames_per_second}
         return {**found, **numbers, "points": [list(point) for point in self.points]}
 
 
@@ -115,6 +118,11 @@ class Group:
         return _mean(run.of_100 for run in self.counted)
 
     @property
+    def steadiness(self) -> float | None:
+        """The least of them: one run that loses what it had is one too many."""
+        return min((run.steadiness for run in self.counted if run.steadiness is not None), default=None)
+
+    @property
     def frames_per_second(self) -> float | None:
         """The mean of the runs that have one."""
         return _mean(run.frames_per_second for run in self.runs)
@@ -135,7 +143,8 @@ class Group:
         returns = self.returns
         pooled = {"mean": _mean(returns), "least": min(returns, default=None), "most": max(returns, default=None)}
         speed = self.frames_per_second
-        told = {"settings": self.settings, "return": pooled, "of_100": self.of_100, "frames_per_second": speed}
+        told = {"settings": self.settings, "return": pooled, "of_100": self.of_100, "steadiness": self.steadiness}
+        told |= {"frames_per_second": speed}
         return {**told, "runs": [run.as_dict() for run in self.runs]}
 
 
@@ -211,6 +220,7 @@ def read_record(folder: Path) -> RunRecord:
         frames=rows[-1]["frames"] if rows else 0,
         late_return=mean,
         of_100=of_100,
+        steadiness=steadiness(rows),
         frames_per_second=statistics.median(speeds) if speeds else None,
         points=tuple((float(frames), float(score)) for frames, _, score in points_of(rows)),
         levels=levels,

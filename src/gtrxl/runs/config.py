@@ -15,7 +15,6 @@ import tyro
 from gtrxl.algorithms import LEARNERS, VMPO, Learner
 from gtrxl.algorithms.catalogue import learner_class
 from gtrxl.cores.catalogue import CORES, core_arguments
-from gtrxl.cores.layers import INIT_VARIANCE
 from gtrxl.networks.vision import PAPER_CHANNELS, SMALL_CHANNELS
 from gtrxl.runs import tasks
 from gtrxl.runs.errors import RunError
@@ -54,16 +53,20 @@ class Net:
     """Hidden width of each layer's MLP."""
     memory: int = 64
     """Steps a transformer looks back, besides its own."""
-    gate_bias: float | None = None
-    """b_g; the paper's is 2 for GRU gates, 1 for others."""
-    init_variance: float = INIT_VARIANCE
-    """Variance of a transformer's new weights times their fan-in; 1 is usual elsewhere, less begins closer to the identity."""
+    gate_bias: float | Literal["depth"] | None = None
+    """b_g; the paper's is 2 for GRU gates, 1 for others; `depth` grows with the layers, so that as much of the stream passes the
+    whole stack as passes four layers at the paper's."""
+    init_variance: float = 1.0
+    """Variance of a transformer's new weights times their fan-in: 1 keeps the size of what goes in, less begins closer to the
+    identity."""
     skip: bool = False
     """LSTM and GRU: skip connections and outputs side by side, as the paper's LSTM."""
     torso: int = 64
     """Width of the two tanh layers before the core."""
     channels: Literal["tiny", "small", "paper"] = "small"
     """Of the ResNet that pictures go through, section by section: 8, 16, 16; or 16, 32, 32; or the paper's 64, 128, 128."""
+    output_norm: bool = True
+    """Policy and value see the core's output at unit size (a layer norm without parameters); the paper has none."""
     hidden: int = 64
     """Hidden width of the policy's and the value's MLP."""
     dtype: Literal["float32", "bfloat16"] = "float32"
@@ -78,8 +81,9 @@ class Net:
         if self.channels not in CHANNELS:
             raise RunError(f"channels must be one of {', '.join(CHANNELS)}, got {self.channels!r}; small learns on a CPU")
         bias = self.gate_bias
-        if bias is not None and (isinstance(bias, bool) or not isinstance(bias, int | float) or not math.isfinite(bias)):
-            raise RunError(f"gate_bias must be a finite number, got {bias!r}; leave it out for the paper's")
+        number = isinstance(bias, int | float) and not isinstance(bias, bool) and math.isfinite(bias)
+        if not number and bias not in (None, "depth"):
+            raise RunError(f"gate_bias must be a finite number or 'depth', got {bias!r}; leave it out for the paper's")
 
     def core_sizes(self, core: str) -> dict[str, Any]:
         """Those of these settings that the core takes, by the names of its arguments."""
@@ -154,6 +158,8 @@ class Config(Generic[L]):
     """Steps of each stream that one update learns from; the paper uses 95."""
     discount: float = 0.97
     """How much a reward counts one step earlier: 0.97 looks about 33 steps ahead."""
+    final_rate: float = 0.1
+    """Share of the learning rate that is left when the run ends; it falls to it evenly. 1 keeps it as it is."""
     popart_step: float = 1e-4
     """How fast the statistics of PopArt follow the returns; 0 switches it off."""
     pixel_control: float = 0.0
@@ -198,6 +204,8 @@ class Config(Generic[L]):
             raise RunError(f"seed must be less than 2**32, got {reprlib.repr(self.seed)}; JAX looks at 32 bits of it")
         if not 0 <= self.discount <= 1:
             raise RunError(f"discount must be between 0 and 1, got {self.discount}; 0.97 looks about 33 steps ahead")
+        if not 0 <= self.final_rate <= 1:
+            raise RunError(f"final_rate must be between 0 and 1, got {self.final_rate}; 1 keeps the learning rate as it is")
         if not 0 <= self.popart_step < 1:
             raise RunError(
                 f"popart_step must be at least 0 and less than 1, got {self.popart_step}; the paper uses 1e-4, 0 is off"

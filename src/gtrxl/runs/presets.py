@@ -27,9 +27,10 @@ _PAPER = Net(
     init_variance=1.0,
     torso=256,
     channels="paper",
+    output_norm=False,
     hidden=256,
 )
-_PAPER_RECURRENT = Net(layers=3, width=256, skip=True, torso=256, channels="paper", hidden=256)
+_PAPER_RECURRENT = Net(layers=3, width=256, skip=True, torso=256, channels="paper", output_norm=False, hidden=256)
 _PAPER_BUDGETS: dict[str, dict[str, Any]] = {
     "numpad": {"steps": 150_000_000},
     "memory_maze": {"steps": 2_000_000_000},
@@ -82,6 +83,7 @@ def _paper(learned: RunTasks, chosen: dict[str, str]) -> Config[Any]:
         streams=_fitting(128, learned, learner.minibatches),
         unroll=95,
         discount=0.99,
+        final_rate=1.0,
         **_PAPER_BUDGETS[environment],
     )
 

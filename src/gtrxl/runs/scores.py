@@ -63,6 +63,29 @@ def late(rows: Sequence[Mapping[str, Any]]) -> float | None:
     return sum(row["return_mean"] * row["episodes"] for row in last) / episodes if episodes else None
 
 
+HELD, REPORTS = 0.95, 5
+"""A run has arrived when so many reports in a row are at this share of its best."""
+
+
+def steadiness(rows: Sequence[Mapping[str, Any]]) -> float | None:
+    """What a run keeps of what it reached: the worst report after it arrived, as a share of its best; 1 never fell.
+
+    It has arrived once five reports in a row are at 95 % of the best of all. None if it never has, if nothing was reported
+    after that, or if returns are not all positive, where a share of the best would mean nothing.
+
+    >>> steadiness([{"return_mean": float(x)} for x in (1, 9.5, 10, 10, 10, 10, 4, 10)])
+    0.4
+    """
+    returns = [row["return_mean"] for row in rows if row["return_mean"] is not None]
+    best = max(returns, default=0.0)
+    if best <= 0 or min(returns) < 0:
+        return None
+    for arrived in range(REPORTS, len(returns)):
+        if min(returns[arrived - REPORTS : arrived]) >= HELD * best:
+            return min(returns[arrived:]) / best
+    return None
+
+
 def late_tasks(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
     """Of a run on several tasks: each one's mean return and score over the episodes in the last tenth of the rows; None where
     none ended."""

@@ -13,8 +13,9 @@ from typing import Any, Literal
 
 from gtrxl import names
 from gtrxl.algorithms import LEARNERS, Learner
+from gtrxl.algorithms.catalogue import learner_class
 from gtrxl.runs import sealed
-from gtrxl.runs.config import PARTS, Config
+from gtrxl.runs.config import PARTS, Config, Net
 from gtrxl.runs.errors import RunError, first_line
 from gtrxl.runs.presets import defaults
 from gtrxl.runs.tasks import foreign, give
@@ -24,6 +25,12 @@ LARGEST = 2**24
 """Bytes of a file of settings that are read."""
 LONGEST_NAME = 200
 """Letters of the name of somebody's code that are said."""
+BEFORE: dict[str, dict[str, Any]] = {
+    "": {"final_rate": 1.0},
+    "net": {"output_norm": False},
+    "learner": {"adam_epsilon": 1e-8},
+}
+"""By part, settings that older versions did not have, and what they did."""
 
 
 def as_dict(config: Config[Any]) -> dict[str, Any]:
@@ -75,9 +82,24 @@ def checked(data: Mapping[str, Any], *, where: str, trust: bool = False) -> Conf
     if not trust:
         _ask_for_trust(first, where)
     try:
-        return change(defaults(**first), data, where=where)
+        return change(defaults(**first), _completed(data), where=where)
     except TypeError as error:  # a list where a number should be, and the like
         raise RunError(f"{where} must hold settings of the right kinds: {first_line(error)}; a new run's shows them") from error
+
+
+def _completed(data: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Settings that a run of an older version wrote, with what was so then and is a setting now.
+
+    Such a file has every other setting. A file that somebody wrote by hand, with a few, has today's defaults.
+    """
+    kinds = {"": Config, "net": Net, "learner": learner_class(data.get("algorithm", Config.algorithm))}
+    whole = dict(data)
+    for part, before in BEFORE.items():
+        there = whole.get(part) if part else data
+        others = {field.name for field in dataclasses.fields(kinds[part])} - set(before)
+        if isinstance(there, Mapping) and others <= set(there):
+            whole = {**before, **whole} if not part else {**whole, part: {**before, **there}}
+    return whole
 
 
 def _ask_for_trust(named: Mapping[str, str], where: str) -> None:

@@ -37,6 +37,7 @@ def make_agent(config: Config[Any], shown: Task | Spaces, key: jax.Array, *, val
         head=head,
         hidden=net.hidden,
         values=values,
+        output_norm=net.output_norm,
         pixel_control=config.pixel_control > 0,
         key=heads_key,
     )
@@ -59,5 +60,7 @@ def update_of(config: Config[Any], **where: Any) -> Update:
         discount=config.discount,
         popart_step=config.popart_step,
         pixel_control=config.pixel_control,
+        final_rate=config.final_rate,
+        last=config.last_update,
         **where,
     )

@@ -197,7 +197,7 @@ class Loop(eqx.Module):
                 next_reset=situation.reset,
                 task=played(self.task, streams),
             )
-            trained, metrics = self.update(training.trained, batch, keys[0])
+            trained, metrics = self.update(training.trained, batch, keys[0], updates=training.updates)
             updates = training.updates + 1
             fine = is_fine(trained, metrics)
             training = Training(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gtrxl.runs import sealed
-from gtrxl.runs.scores import late
+from gtrxl.runs.scores import late, steadiness
 from gtrxl.runs.terminal import View
 
 
@@ -22,6 +22,7 @@ def write_result(
         **{name: last[name] for name in ("frames", "updates", "seconds")},
         "return": late(rows),
         "normalised": normalised,
+        "steadiness": steadiness(rows),
         "diverged_at_update": diverged if diverged >= 0 else None,
         **({} if error is None else {"error": error}),
     }

@@ -59,6 +59,11 @@ class Update(eqx.Module):
     pixel_control: float = eqx.field(static=True, default=0.0)
     """Weight of the pixel-control loss; 0 leaves it out."""
 
+    final_rate: float = eqx.field(static=True, default=1.0)
+    """The share of the learning rate that is left after `last` updates; it falls to it linearly."""
+
+    last: int = eqx.field(static=True, default=0)
+
     dials: Mapping[str, float | Float[Array, ""]] | None = None
     """The learner's dials where they are not to be built into the program."""
 
@@ -73,16 +78,19 @@ class Update(eqx.Module):
             popart=popart.init(agent.values),
         )
 
-    def __call__(self, trained: Trained, batch: Batch, key: PRNGKeyArray) -> tuple[Trained, Metrics]:
-        """All epochs and minibatches of one batch, then the statistics of its returns."""
+    def __call__(
+        self, trained: Trained, batch: Batch, key: PRNGKeyArray, *, updates: Int[Array, ""] | int = 0
+    ) -> tuple[Trained, Metrics]:
+        """All epochs and minibatches of one batch, then the statistics of its returns. `updates` were made before it."""
+        share = self._share(updates)
         epochs, parts = self.learner.epochs, self.learner.minibatches
         streams = len(batch.next_reset)
         if epochs == parts == 1:
-            trained, metrics, targets = self._step(trained, batch)
+            trained, metrics, targets = self._step(trained, batch, share)
         else:
 
             def part(trained: Trained, chosen: Array) -> tuple[Trained, Metrics]:
-                trained, metrics, _ = self._step(trained, jax.tree.map(lambda leaf: leaf[chosen], batch))
+                trained, metrics, _ = self._step(trained, jax.tree.map(lambda leaf: leaf[chosen], batch), share)
                 return trained, metrics
 
             chosen = jax.vmap(lambda key: self.minibatches(key, streams))(jax.random.split(key, epochs))
@@ -117,7 +125,15 @@ class Update(eqx.Module):
         order = jax.vmap(lambda key: jax.random.permutation(key, parts))(keys)
         return (groups[:, None] * parts + order).T
 
-    def _step(self, trained: Trained, batch: Batch) -> tuple[Trained, Metrics, Float[Array, "B T"]]:
+    def _share(self, updates: Int[Array, ""] | int) -> Float[Array, ""] | None:
+        """Of the learning rate, for this update; None for all of it."""
+        if self.final_rate == 1.0 or not self.last:
+            return None
+        return 1 - (1 - self.final_rate) * jnp.minimum(jnp.float32(updates) / self.last, 1.0)
+
+    def _step(
+        self, trained: Trained, batch: Batch, share: Float[Array, ""] | None
+    ) -> tuple[Trained, Metrics, Float[Array, "B T"]]:
         weights, rest = eqx.partition(trained.agent, eqx.is_inexact_array)
 
         def loss(learned: tuple[Agent, dict[str, Array]]):
@@ -137,6 +153,8 @@ class Update(eqx.Module):
             gradients = jax.lax.pmean(gradients, self.axis)
         gradient, gradient_of_multipliers = gradients
         change, agent_optimiser = self.learner.optimiser().update(gradient, trained.agent_optimiser, weights)
+        if share is not None:  # of what any optimiser would do, so that none needs to know how long a run is
+            change = jax.tree.map(lambda leaf: share * leaf, change)
         moved, multiplier_optimiser = self.learner.multiplier_optimiser().update(
             gradient_of_multipliers, trained.multiplier_optimiser, trained.multipliers
         )

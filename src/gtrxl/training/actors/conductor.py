@@ -238,7 +238,7 @@ def _joined(packets: list[Packet]) -> dict[str, Any]:
 def _learn(update: Update, learning: Learning, parts: dict[str, Any]) -> tuple[Learning, Metrics]:
     """One update; the state given to it is used up."""
     key = jax.random.fold_in(learning.key, learning.updates)
-    trained, metrics = update(learning.trained, Batch(**parts), key)
+    trained, metrics = update(learning.trained, Batch(**parts), key, updates=learning.updates)
     updates = learning.updates + 1
     diverged = jnp.where((learning.diverged < 0) & ~is_fine(trained, metrics), updates, learning.diverged)
     return Learning(trained=trained, key=learning.key, updates=updates, diverged=diverged), metrics
