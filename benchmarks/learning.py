@@ -12,10 +12,11 @@ import json
 import pathlib
 import subprocess
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
+import gtrxl
 from gtrxl.report import learning_curves
 
 SEEDS = 3
@@ -50,21 +51,23 @@ ROOMS = (
 SMALL_EYES = ("--net.channels", "tiny", "--net.memory", "64", "--discount", "0.97", "--steps", "1500000", "--reports", "60")
 
 SETS: dict[str, list[Planned]] = {
-    "first": [Planned("grid-numpad", "gtrxl-gru", seed, ("--steps", "3000000")) for seed in range(5)],
-    "grid-2x2": [
-        Planned("grid-numpad", core, seed, ("--devices", "1", "--steps", "3000000")) for seed in range(SEEDS) for core in OTHERS
-    ],
+    "first": [Planned("grid-numpad", "gtrxl-gru", seed) for seed in range(10)],
+    "grid-2x2": [Planned("grid-numpad", core, seed, ("--devices", "1")) for seed in range(SEEDS) for core in OTHERS],
     "grid-3x3": [Planned("grid-numpad-3x3", "gtrxl-gru", seed, ("--devices", "1")) for seed in range(SEEDS)]
     + [
         Planned("grid-numpad-3x3", core, seed, ("--devices", "1", "--steps", "20000000"))
         for seed in range(SEEDS)
         for core in ("lstm", "none", "trxl-i", "trxl")
     ],
-    "t-maze": [Planned("t-maze", core, seed, ("--devices", "1")) for seed in range(3) for core in ("gtrxl-gru", "none")],
+    "t-maze": [Planned("t-maze", "gtrxl-gru", seed, ("--devices", "1")) for seed in range(5)]
+    + [Planned("t-maze", "none", seed, ("--devices", "1")) for seed in range(SEEDS)],
+    "t-maze-fast": [
+        Planned("t-maze", "gtrxl-gru", seed, ("--devices", "1", "--learner.learning-rate", "1e-3")) for seed in range(5)
+    ],
     "pixels": [
         Planned(ROOMS, core, seed, ("--devices", "1", *SMALL_EYES, *more))
         for seed in range(SEEDS)
-        for core, more in (("gtrxl-gru", ("--net.init-variance", "1")), ("none", ()))
+        for core, more in (("gtrxl-gru", ()), ("none", ()))
     ],
     "numpad-2x2": [Planned("numpad-2x2", core, 0, ("--devices", "1")) for core in ("gtrxl-gru", "lstm")]
     + [Planned("numpad-2x2", "gtrxl-gru", seed, ("--devices", "1", "--steps", "2500000")) for seed in (1, 2)],
@@ -105,7 +108,7 @@ def collect(settings: Settings) -> None:
     """All runs there are -> the data file, the table, the figures."""
     from gtrxl.tasks import make_task, reference_scores
 
-    records, sets = [], {}
+    sets: dict[str, list[dict[str, Any]]] = {}
     for name, plans in SETS.items():
         for planned in plans:
             folder = planned.folder(settings.runs, name)
@@ -114,9 +117,13 @@ def collect(settings: Settings) -> None:
                 command = " ".join(planned.command)
                 if config["steps"] and "--steps" not in command and settings.steps is not None:
                     command += f" --steps {config['steps']}"
-                made = learning_curves.record(folder, command=command) | {"set": name}
-                records.append(made)
+                made = learning_curves.record(folder, command=command) | {"set": name, "version": gtrxl.__version__}
                 sets.setdefault(name, []).append(made)
+    before = json.loads(settings.data.read_text())["runs"] if settings.data.exists() else []
+    for made in before:  # of sets that were not run here
+        if not (settings.runs / made["set"]).exists():
+            sets.setdefault(made["set"], []).append(made)
+    records = [made for name in SETS for made in sets.get(name, ())]
     settings.data.parent.mkdir(parents=True, exist_ok=True)
     lines = ",\n".join("  " + json.dumps(each) for each in records)
     settings.data.write_text(f'{{"made_by": "python benchmarks/learning.py", "runs": [\n{lines}\n]}}\n')
@@ -133,6 +140,8 @@ def collect(settings: Settings) -> None:
     if "grid-2x2" in sets:  # the same task and frames as `first`: one picture for all cores
         sets["grid-2x2"] = sets["grid-2x2"] + [each for each in sets.pop("first", []) if each["seed"] < SEEDS]
     for name, here in sets.items():
+        if not (settings.runs / name).exists():  # its picture is there
+            continue
         learning_curves.draw(here, scores, [settings.figures / f"learning-{name}.png"])
     print(learning_curves.table(records))
     if "grid-3x3" in sets:  # its runs differ in length

@@ -99,8 +99,10 @@ def test_a_client_that_never_reads_keeps_nobody_waiting():
 
 
 def test_a_client_that_never_reads_is_let_go():
-    with served(Large(), patience=0.3) as server, connected(server) as deaf:
-        before = threading.active_count()
+    with contextlib.ExitStack() as opened:
+        server = opened.enter_context(served(Large(), patience=0.3))
+        before = threading.active_count()  # its own thread is not begun yet, or this would not wait for its end
+        deaf = opened.enter_context(connected(server))
         deaf.sendall(request(server, "GET /game"))
         assert deaf.recv(1)
         deadline = time.monotonic() + SOON

@@ -79,7 +79,7 @@ def test_no_board_draws_nothing_and_a_bad_folder_for_one_is_said(tmp_path):
 
 def test_a_board_that_has_no_room_any_more_says_so_once_and_ends_nothing(tmp_path, capfd):
     """The system refuses to write more than some bytes into one file, as a full disk would."""
-    said = []
+    said, threads = [], threading.active_count()
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     board = Board(tmp_path / "board", say=said.append)
     try:
@@ -94,7 +94,7 @@ def test_a_board_that_has_no_room_any_more_says_so_once_and_ends_nothing(tmp_pat
     assert len(said) == 1
     assert re.fullmatch(r"TensorBoard cannot write to .*board: .*File too large; the run goes on without it", said[0])
     assert capfd.readouterr() == ("", "")
-    assert threading.active_count() == 1
+    assert threading.active_count() <= threads, "it has left no thread that goes on trying"
 
 
 STAND_IN = '''

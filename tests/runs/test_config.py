@@ -197,7 +197,7 @@ MISTAKES = {
         "net in the settings must name settings there are, got 'depth'; did you mean width? there are layers",
     ),
     "unknown in learner": ({"learner": {"clip": 1.0}}, "learner in the settings must name settings there are, got 'clip'"),
-    "type": ({"steps": "many"}, "steps in the settings must be int, got 'many'; the default is 5000000"),
+    "type": ({"steps": "many"}, "steps in the settings must be int, got 'many'; the default is 3000000"),
     "half": ({"steps": 1.5}, "steps in the settings must be int, got 1.5"),
     "truth": ({"steps": True}, "steps in the settings must be int, got True"),
     "record": ({"steps": {"a": 1}}, "steps in the settings must be int, got {'a': 1}"),

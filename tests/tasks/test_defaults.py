@@ -12,7 +12,7 @@ ROLLING = {"lam": 0.95, "eps_eta": 0.2, "eps_covariance": 1e-3}
 PICTURES = {"lam": 0.95, "eps_eta": 0.2, "eps_alpha": 0.02, "eps_covariance": 1e-3, "alpha_init": 0.3, "learning_rate": 5e-4}
 
 KNOWN = {  # memory, sizes, V-MPO, the paper's domain
-    "grid-numpad": (64, {"steps": 5_000_000}, SIMPLE, "numpad"),
+    "grid-numpad": (64, {"steps": 3_000_000}, SIMPLE | {"learning_rate": 5e-4}, "numpad"),
     "grid-numpad-3x3": (100, {"steps": 30_000_000, "streams": 32}, PATIENT, "numpad"),
     "grid-numpad-4x4": (200, {"steps": 30_000_000, "streams": 32}, PATIENT, "numpad"),
     **dict.fromkeys(

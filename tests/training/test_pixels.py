@@ -133,7 +133,7 @@ def aimed():
     """Before, after, the first report and the last."""
     learner = dataclasses.replace(LEARNER, lam=0.5, eps_mean=0.05, eps_covariance=1e-2, eps_alpha=0.1, alpha_init=0.3)
     loop = dataclasses.replace(AIM, update=dataclasses.replace(AIM.update, learner=learner))
-    net = dataclasses.replace(NET, width=16, torso=16, hidden=16)
+    net = dataclasses.replace(NET, width=16, torso=16, hidden=16, output_norm=False)
     agent = make_agent(dataclasses.replace(CONFIG, net=net), AIM_TASK, jax.random.key(0))
     run = eqx.filter_jit(lambda training: loop.run(training, 50))
     training, first = run(eqx.filter_jit(loop.start)(agent, jax.random.key(1)))

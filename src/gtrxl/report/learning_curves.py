@@ -13,7 +13,7 @@ import numpy as np
 
 from gtrxl.runs import sealed
 from gtrxl.runs.metrics import read, read_result
-from gtrxl.runs.scores import late
+from gtrxl.runs.scores import late, steadiness
 
 Record = Mapping[str, Any]
 
@@ -45,6 +45,7 @@ def record(folder: Path, *, command: str) -> dict[str, Any]:
         "command": command,
         "status": result["status"],
         "return": None if (mean := late(seen)) is None else round(mean, 3),
+        "steadiness": None if (kept := steadiness(rows)) is None else round(kept, 3),
         "frames": rows[-1]["frames"] if rows else 0,
         "seconds": round(rows[-1]["seconds"], 1) if rows else 0.0,
         "points": points_of(rows),
