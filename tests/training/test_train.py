@@ -22,6 +22,7 @@ from gtrxl.training import session as train
 NET = {"layers": 1, "width": 16, "heads": 2, "head_dim": 8, "mlp": 16, "memory": 8, "torso": 16, "hidden": 16}
 TINY = {"streams": 4, "unroll": 8, "steps": 3_200, "reports": 5, "checkpoint_every": 2, "devices": 1, "net": NET}
 """Ten updates a report, five reports, checkpoints after the second, the fourth and the last."""
+TINY |= {"final_rate": 1.0}  # runs of different lengths are compared
 
 
 def run_tiny(folder, **changes):

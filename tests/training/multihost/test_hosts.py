@@ -37,6 +37,7 @@ CONFIG = configs.change(
         "steps": 8 * 6 * UPDATES * REPORTS,
         "reports": REPORTS,
         "checkpoint_every": 2,
+        "final_rate": 1.0,  # runs of different lengths are compared
         "learner": {"target_period": 2},
     },
 )
