@@ -11,3 +11,9 @@ numbers      NaN in weights, in what a task shows, in what it pays
 failing      tasks that raise, hang, exit; tasks itself has them
 page         the counts as tables
 """
+
+import sys
+from pathlib import Path
+
+# Folders with hostile settings are data that the tests have, and the tests are not installed.
+sys.path.append(str(Path(__file__).parents[2]))

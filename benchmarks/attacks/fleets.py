@@ -159,7 +159,7 @@ class Ray(Attacked):
 
     def _run(self, number: int, random: np.random.Generator, did: list[str]) -> None:
         with contextlib.ExitStack() as stack:
-            started, add = stack.enter_context(cluster())
+            started, add = stack.enter_context(cluster({PACE: str(self.work / f"pace-{number}")}))
             nodes, lost = [add(), add()], 0
             fleet = {"engine": "ray", "address": started.address, "restarts": 10}
             command, folder, pace = stack.enter_context(self.run(number, fleet=fleet, variables=ON_LOCALHOST))
@@ -180,10 +180,10 @@ class Ray(Attacked):
 
 
 @contextlib.contextmanager
-def cluster() -> Iterator[tuple[Any, Any]]:
-    """A head without room for actors, on 127.0.0.1; and what adds a node with room for two."""
+def cluster(variables: dict[str, str]) -> Iterator[tuple[Any, Any]]:
+    """A head without room for actors, on 127.0.0.1; and what adds a node with room for two. Actors find these variables."""
     ours = {"node_ip_address": "127.0.0.1", "object_store_memory": 80 * 2**20}
-    own = {**ON_LOCALHOST, "RAY_DEDUP_LOGS_SKIP_REGEX": "^", "RAY_USAGE_STATS_ENABLED": "0"}
+    own = {**variables, **ON_LOCALHOST, "RAY_DEDUP_LOGS_SKIP_REGEX": "^", "RAY_USAGE_STATS_ENABLED": "0"}
     own |= {"PYTHONPATH": os.pathsep.join([str(BENCHMARKS), *(path for path in sys.path if path)])}
     before = {name: os.environ.get(name) for name in own}
     asked = signal.getsignal(signal.SIGTERM)  # Ray takes it

@@ -1,8 +1,9 @@
 """Run folders that a stranger made: they name code to import, lie about themselves, or are shaped to break who reads them.
 
-`HOSTILE` is the one list. Each entry takes a good run's folder and the name of a module that leaves a file behind when it is
-imported, and spoils the folder. Then the folder is loaded, played, gone on with, exported, shown and compared, in Python and by
-the command line. Nothing may be imported, and every refusal is one clean line.
+`HOSTILE` is the one list; what config.json alone can say is in `tests/runs/hostile.py`, and is taken from there. Each entry
+takes a good run's folder and the name of a module that leaves a file behind when it is imported, and spoils the folder. Then it
+is loaded, played, gone on with, exported, shown and compared, in Python and by the command line. Nothing may be imported, and
+every refusal is one clean line.
 """
 
 import contextlib
@@ -16,28 +17,30 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
+from tests.runs.hostile import CODE, MARKER, config_of
+from tests.runs.hostile import HOSTILE as SETTINGS
+
 from . import tiny
 from .cases import Case, Form, Part
 from .damage import attempt
 from .processes import in_worker
 
 Spoil = Callable[[Path, str], None]
-MODULE = """
-import pathlib
-pathlib.Path(__file__).with_name("imported").write_text("")
-from gtrxl.algorithms import PPO
-from gtrxl.cores import LSTM
-from gtrxl.tasks.t_maze import TMaze
-class Core(LSTM): pass
-class Learner(PPO): pass
-class Maze(TMaze): pass
-def make(): raise OSError("run")
-"""
 PICKLE = b"cos\nabort\n(tR."
 """Ends the process of who unpickles it."""
 DEEP = 100_000
 SECONDS = 30
 """That one call may take."""
+
+
+def settings(case: dict[str, Any] | bytes) -> Spoil:
+    """The settings of a case that the tests have."""
+
+    def spoil(folder: Path, module: str) -> None:
+        path = folder / "config.json"
+        path.write_bytes(config_of(_unsealed(path), case, module))
+
+    return spoil
 
 
 def edit(file: str, **changes: Any) -> Spoil:
@@ -121,41 +124,22 @@ def _first(of: dict[str, Any], **fields: Any) -> dict[str, Any]:
 
 
 _row = '{"frames": 1, "updates": 1, "seconds": 0.1, "episodes": 1, "return_mean": %s}\n'
-NAMES_CODE: dict[str, Spoil] = {
-    "a core by its place": edit("config.json", core="{0}:Core"),
-    "an algorithm by its place": edit("config.json", algorithm="{0}:Learner"),
-    "a task by its place": edit("config.json", task="{0}:Maze"),
-    "a task by its place, with arguments": edit("config.json", task="{0}:Maze:corridor=3"),
-    "a task by its place among others": edit("config.json", task="t-maze+{0}:Maze"),
-    "a function that makes a task": edit("config.json", task="env:{0}.make"),
-    "a function, by an older name": edit("config.json", task="gym:env_fn/{0}.make"),
-    "a module for Gymnasium": edit("config.json", task="gym:{0}:Some-v0"),
-    "a module for Gymnasium, after blanks": edit("config.json", task="  gym: {0}:Some-v0"),
-    "a function among Gymnasium's": edit("config.json", task="gym:CartPole-v1+env:{0}.make"),
-    "a server that Python has": edit("config.json", task="gym:env_fn/http.server.test"),
+NAMED: dict[str, Spoil] = {
     "a function that ends the process": edit("config.json", task="env:os.abort"),
     "a key twice": write("config.json", '{"core": "lstm", "core": "{0}:Core"}'),
     "a core, in a checkpoint's card": in_card(core="{0}:Core"),
     "a task, in a checkpoint's card": in_card(task="env:{0}.make"),
-    "another suite of JAX tasks": edit("config.json", task="jax:{0}/X"),
 }
-"""Would import, or run, what the folder names."""
-HOSTILE: dict[str, Spoil] = NAMES_CODE | {
-    "settings nested deeply": write("config.json", "[" * DEEP + "]" * DEEP),
-    "a setting nested deeply": write("config.json", '{"task": ' + '{"a": ' * DEEP + "1" + "}" * DEEP + "}"),
+FORGED: dict[str, Spoil] = NAMED | {
     "a result nested deeply": write("result.json", "[" * DEEP + "]" * DEEP),
     "a row nested deeply": write("metrics.jsonl", '{"updates": ' + "[" * DEEP + "]" * DEEP + "}\n"),
     "a card nested deeply": write("checkpoints/*/card.json", "[" * DEEP + "]" * DEEP),
-    "a number of 5,000 digits": write("config.json", '{"steps": ' + "9" * 5000 + "}"),
     "a row with a number of 5,000 digits": write("metrics.jsonl", '{"updates": ' + "9" * 5000 + "}\n"),
-    "steps that are infinite": write("config.json", '{"steps": Infinity}'),
     "a task with line ends and colours": edit("config.json", task="t-maze\n\x1b[31mgtrxl: all is well\x1b[0m"),
     "a status with colours": edit("result.json", status="\x1b]0;owned\x07finished"),
     "a status that is a list": edit("result.json", status=["finished"]),
     "a result that is a list": write("result.json", "[]"),
-    "settings that are a list": write("config.json", "[]"),
     "settings in another encoding": write("config.json", '{"core": "lstm"}'.encode("utf-16")),
-    "settings with a null byte": edit("config.json", task="t-maze\0"),
     "settings that are a folder": instead("config.json", Path.mkdir),
     "settings that point at themselves": instead("config.json", lambda path: path.symlink_to(path.name)),
     "settings that are a pipe": instead("config.json", os.mkfifo),
@@ -175,11 +159,14 @@ HOSTILE: dict[str, Spoil] = NAMES_CODE | {
     "arrays that are an empty file": instead("checkpoints/*/state*", Path.touch),
     "arrays that are a pickle": instead("checkpoints/*/state*", lambda path: path.write_bytes(PICKLE)),
     "arrays that are another folder": instead("checkpoints/*/state*", lambda path: path.symlink_to(path.parent)),
-    "more streams than any machine has": edit("config.json", streams=10**9),
     "more devices than any machine has": edit("config.json", devices=10**6),
     "a memory of terabytes": edit("config.json", net={"memory": 10**10}),
 }
-"""What is wrong -> what makes it so."""
+"""What is wrong with the files of a run -> what makes it so."""
+NAMES_CODE = {*NAMED, *(f"settings: {name}" for name in CODE)}
+"""Would import, or run, what the folder names."""
+HOSTILE: dict[str, Spoil] = FORGED | {f"settings: {name}": settings(case) for name, case in [*SETTINGS]}
+"""All of them."""
 
 
 class Hostile(Part):
@@ -188,7 +175,7 @@ class Hostile(Part):
     name: ClassVar[str] = "hostile"
     about: ClassVar[str] = "run folders that a stranger made, loaded, played, resumed, exported, compared"
     counts: ClassVar[dict[Form, int]] = {"full": len(HOSTILE), "quick": len(HOSTILE)}
-    batch: ClassVar[int] = 13
+    batch: ClassVar[int] = 20
 
     def __init__(self, work: Path, seed: int):
         super().__init__(work, seed)
@@ -241,13 +228,13 @@ def case(work: Path, number: int) -> Case:
     folder = home / "run"
     shutil.copytree(work / "good", folder)
     module = f"strange_{time.monotonic_ns()}"
-    (home / f"{module}.py").write_text(MODULE)
-    (folder / f"{module}.py").write_text(MODULE)
+    (home / f"{module}.py").write_text(MARKER)
+    (folder / f"{module}.py").write_text(MARKER)
     HOSTILE[what](folder, module)
     with _inside(home):
         errors = _open(folder)
     fault = next((f"{call}: {error[1:]}" for call, error in errors.items() if error.startswith("!")), "")
-    if module in sys.modules or any(home.rglob("imported")):
+    if {module, "antigravity"} & sys.modules.keys() or any(home.rglob("imported")):
         fault = "what the folder names was imported"
     elif what in NAMES_CODE and not fault and not all(errors[call] for call in ("load", "evaluate", "resume")):
         fault = f"was not refused: {[call for call, error in errors.items() if not error]}"
