@@ -61,6 +61,7 @@ def test_a_difference_without_a_word_is_a_fault(bench):
     assert judged("read", None, error="config.json must be JSON") == "said"
     assert judged("read", None, error="!a traceback of KeyError: 'score'") == "fault"
     assert judged("read", ("stopped", later[:7])) == "fault"
+    assert judged("read", ("stopped", rows[:5])) == "same", "a kill may leave fewer rows, if the run goes on well"
     assert judged("go_on", ("finished", later, weights, [14])) == "fault"
     assert judged("go_on", ("finished", later, weights, [14]), said=[line]) == "fault"
     assert judged("go_on", ("finished", rows[1:], weights, [14])) == "fault"
@@ -117,6 +118,7 @@ def test_actors_that_are_killed_or_stopped_are_noticed(tmp_path, way):
     no_fault(*fleets.Actors(tmp_path, 1).attack([["killed", "stopped", "orphaned"].index(way)]))
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on(tmp_path):
     """One kill, in the middle of a checkpoint, without the reference that the long form has: every row is there once."""
     attack = kills.Compiled(tmp_path, 0)
