@@ -111,12 +111,13 @@ class Actors(Attacked):
             self.finish(command, folder, pace, restarts=len(did))
 
     def _stopped(self, number: int, random: np.random.Generator, did: list[str]) -> None:
-        """One actor does not move: it is noticed, and another takes its place."""
+        """One actor does not move, while it starts or in the middle of its task: it is noticed, and another takes its place."""
+        starting = number // 3 % 2 == 0
         with self.run(number, fleet={"time_limit": TIME_LIMIT}) as (command, folder, pace):
-            wait_for(command, lambda: len(workers(command)) >= 2 and bool(rows(folder)))
+            wait_for(command, lambda: len(workers(command)) >= 2 and (starting or bool(rows(folder))))
             victim = int(random.choice(workers(command)))
             send(victim, signal.SIGSTOP)
-            did.append("SIGSTOP of an actor")
+            did.append(f"SIGSTOP of an actor {'that starts' if starting else 'at work'}")
             begun = time.monotonic()
             pace.write_text("0.3")  # slowly enough that there are rows to come for as long as it may take
             while counted(folder) < 1:
