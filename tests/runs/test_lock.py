@@ -11,7 +11,7 @@ import threading
 
 import pytest
 
-from gtrxl.runs import errors, lock
+from gtrxl.runs import errors, folder, lock
 from gtrxl.runs.errors import RunError, TakenError
 
 
@@ -148,3 +148,11 @@ def test_it_is_not_written_through_a_link(tmp_path):
     with pytest.raises(RunError, match=r"the lock .* cannot be written"), lock.hold(folder):
         pytest.fail("through the link")
     assert mine.read_text() == "what I wrote"
+
+
+def test_a_link_to_itself_leads_nowhere(tmp_path):
+    (tmp_path / "config.json").symlink_to("config.json")
+    folder.check_inside(tmp_path)  # inside: what it is read as is said by who reads it
+    (tmp_path / "rows").symlink_to(tmp_path.parent)
+    with pytest.raises(RunError, match="leads out of the run's folder"):
+        folder.check_inside(tmp_path)

@@ -1,10 +1,11 @@
 """Files of JSON that tell when they were changed: no flipped bit is taken for what was written, and every mistake is a line."""
 
 import json
+import os
 
 import pytest
 
-from gtrxl.runs import sealed
+from gtrxl.runs import metrics, sealed
 from gtrxl.runs.errors import RunError
 
 DATA = {"status": "finished", "updates": 100, "return": 1.25e-07, "parts": {"é": [1, 2.5, None, True]}}
@@ -83,3 +84,10 @@ def test_a_disk_that_takes_no_more_leaves_the_file_as_it_was(tmp_path, monkeypat
     monkeypatch.undo()
     assert sealed.read(file, remedy="none") == DATA
     assert [entry.name for entry in tmp_path.iterdir()] == ["a.json"]
+
+
+@pytest.mark.parametrize("read", [lambda file: sealed.read(file, remedy="leave it"), metrics.read], ids=["an object", "rows"])
+def test_a_pipe_is_not_waited_for(read, tmp_path):
+    os.mkfifo(tmp_path / "file")
+    with pytest.raises(RunError, match="pipe or a device"):
+        read(tmp_path / "file")

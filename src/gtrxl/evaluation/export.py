@@ -76,7 +76,7 @@ def load_export(path: str | os.PathLike[str], *, env_fn: EnvFn | None = None, tr
     path = Path(path)
     pair = f"{path} and its card {path.with_suffix('.json').name}"
     try:
-        card = sealed.parse(path.with_suffix(".json").read_bytes())
+        card = sealed.parse(sealed.content_of(path.with_suffix(".json")))
         arrays = load_file(path)
     except OSError as error:
         raise RunError(f"cannot read {pair}: {error.strerror or error}; `gtrxl export RUN` makes both") from error

@@ -146,11 +146,18 @@ def check_inside(folder: Path, *files: str) -> None:
     Without names, all that is in it is looked at."""
     home = folder.resolve()
     for path in [folder / file for file in files] or sorted(folder.iterdir()):
-        if path.is_symlink() and not (target := path.resolve()).is_relative_to(home):
+        if path.is_symlink() and not (target := _target(path)).is_relative_to(home):
             raise RunError(
                 f"{path} leads out of the run's folder, to {target}, which would be written; remove the link, or if it is yours, "
                 "say so with --trust (trust=True)"
             )
+
+
+def _target(link: Path) -> Path:
+    try:
+        return link.resolve()
+    except (OSError, RuntimeError):  # it leads to itself
+        return link.parent.resolve() / link.name
 
 
 def checkpoints_of(folder: Path, *, read_only: bool = False, expected_bytes: int = 0) -> Checkpoints:

@@ -56,7 +56,7 @@ class Rows:
 
         Lines that are damaged go too, into a file of their own beside it; returns their numbers.
         """
-        content = self.path.read_bytes()
+        content = sealed.content_of(self.path)
         lines = content.split(b"\n")[:-1]
         kept, bad = [], {}
         for number, (line, row) in enumerate(zip(lines, _rows(lines), strict=True), start=1):
@@ -94,7 +94,7 @@ class Rows:
     def _mend(self) -> None:
         if not self.path.is_file():
             return
-        content = self.path.read_bytes()
+        content = sealed.content_of(self.path)
         tail = content[content.rfind(b"\n") + 1 :]
         if not tail:
             return
@@ -122,7 +122,7 @@ class NoRows:
 def read(path: str | Path) -> list[dict[str, Any]]:
     """All rows of a file, without a torn last line; it may be being written. A damaged line is said by its number."""
     try:
-        content = Path(path).read_bytes()
+        content = sealed.content_of(Path(path))
     except OSError as error:
         raise RunError(f"there are no metrics at {path}: {first_line(error)}; a run writes its rows to metrics.jsonl") from error
     lines = content.split(b"\n")

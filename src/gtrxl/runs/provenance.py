@@ -66,7 +66,7 @@ def provenance(folder: Path) -> dict[str, Any]:
 
 def _sessions(file: Path) -> list[dict[str, Any]]:
     with contextlib.suppress(OSError, ValueError):
-        found = sealed.parse(file.read_bytes())
+        found = sealed.parse(sealed.content_of(file))
         if isinstance(found, list):
             return [each for each in found if isinstance(each, dict)]
     return []

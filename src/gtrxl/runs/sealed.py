@@ -6,9 +6,11 @@ A file is written whole or not at all. One without a digest is older, or written
 file on purpose removes its digest.
 """
 
+import errno
 import hashlib
 import json
 import os
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -32,7 +34,7 @@ def write(path: Path, data: Mapping[str, Any], *, indent: int | None = 2) -> Non
 def read(path: Path, *, remedy: str) -> dict[str, Any]:
     """The object of a file, without its digest. Whatever is wrong with it is one line that ends with the remedy."""
     try:
-        content = path.read_bytes()
+        content = content_of(path)
     except OSError as error:
         raise RunError(f"{path} cannot be read: {error.strerror or error}; {remedy}") from error
     try:
@@ -48,6 +50,14 @@ def read(path: Path, *, remedy: str) -> dict[str, Any]:
             f'or remove the line "{DIGEST}" if it was changed on purpose'
         )
     return found
+
+
+def content_of(path: Path) -> bytes:
+    """The bytes of a file. A stranger's folder may have a pipe or a device in its place, which would be read without end."""
+    kind = path.stat().st_mode
+    if not stat.S_ISREG(kind) and not stat.S_ISDIR(kind):
+        raise OSError(errno.EINVAL, "it is a pipe or a device, no file")
+    return path.read_bytes()
 
 
 def parse(content: bytes) -> Any:
