@@ -1,13 +1,16 @@
 """Processes that serve this one: who starts them may go, and a task that stands still is not waited for."""
 
+import contextlib
 import os
 import signal
+import subprocess
 import threading
 import time
+from multiprocessing import spawn
 
 import pytest
 
-from gtrxl.gym import isolated
+from gtrxl.gym import child_process, isolated
 from gtrxl.gym.child_process import Child, is_stopped
 from gtrxl.gym.isolated import IsolatedEnv
 from gtrxl.tasks.errors import TaskError
@@ -69,3 +72,17 @@ def test_a_task_that_was_stopped_is_not_waited_for(monkeypatch):
             env.step(0)
     finally:
         env.close()
+
+
+def test_a_child_whose_parent_is_killed_before_it_knows_what_to_do_says_nothing():
+    usual = spawn.get_command_line
+    for quiet in (True, False):
+        read, write = os.pipe()
+        with child_process._orphans_quiet() if quiet else contextlib.nullcontext():
+            command = spawn.get_command_line(tracker_fd=read, pipe_handle=read)
+        os.close(write)  # what a kill does
+        ended = subprocess.run(command, pass_fds=(read,), capture_output=True, text=True, check=False, timeout=60)
+        os.close(read)
+        assert ended.returncode == 1
+        assert (ended.stderr == "") == quiet, ended.stderr
+    assert spawn.get_command_line is usual

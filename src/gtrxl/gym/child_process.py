@@ -11,6 +11,7 @@ import sys
 import threading
 import types
 from collections.abc import Callable, Iterator
+from multiprocessing import spawn
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,7 @@ class Child(SpawnProcess):
         _nursery.do(self._start)
 
     def _start(self) -> None:
-        with _environment(environment()), _interrupts_blocked(), _script_hidden():
+        with _environment(environment()), _interrupts_blocked(), _script_hidden(), _orphans_quiet():
             super().start()
 
     def run(self) -> None:
@@ -131,6 +132,25 @@ def _environment(variables: dict[str, str]) -> Iterator[None]:
     finally:
         for name, value in old.items():
             os.environ.pop(name) if value is None else os.environ.update({name: value})
+
+
+@contextlib.contextmanager
+def _orphans_quiet() -> Iterator[None]:
+    """A process started inside, whose parent is killed before it has said what there is to do, ends without a traceback."""
+    usual = spawn.get_command_line
+
+    def command(**given: Any) -> list[Any]:
+        words = usual(**given)
+        if "-c" in words:
+            place = words.index("-c") + 1
+            words[place] = f"try:\n {words[place]}\nexcept EOFError:\n raise SystemExit(1)"
+        return words
+
+    spawn.get_command_line = command
+    try:
+        yield
+    finally:
+        spawn.get_command_line = usual
 
 
 @contextlib.contextmanager

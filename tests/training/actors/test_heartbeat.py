@@ -1,5 +1,7 @@
 """When an actor is given up for dead: stopped ones soon, silent ones late, and never because the learner itself was away."""
 
+import subprocess
+import sys
 import types
 
 import pytest
@@ -72,3 +74,18 @@ def test_a_learner_that_looks_seldom_notices_too(world):
     world.stopped, begun = True, world.now
     assert watched(world, Heart(), seconds=600, beats=lambda _: 1000.0, every=30.0) is not None
     assert world.now - begun <= 120
+
+
+def test_a_signal_to_leave_inside_a_callback_is_one_to_leave_at_once():
+    """A callback of the garbage collector cannot raise: Python would print a traceback, and the actor would stay."""
+    program = """
+import gc, os, signal, sys
+from gtrxl.training.actors import fleet
+signal.signal(signal.SIGTERM, fleet._leave)
+sys.unraisablehook = fleet._left_out
+gc.callbacks.append(lambda *_: os.kill(os.getpid(), signal.SIGTERM))
+gc.collect()
+print("still here")
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=120)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")

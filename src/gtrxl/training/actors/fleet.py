@@ -7,9 +7,11 @@ asks, waits, unpacks. So the learner never waits for a pipe, and there are never
 import contextlib
 import dataclasses
 import multiprocessing
+import os
 import pickle
 import queue
 import signal
+import sys
 import threading
 import time
 import traceback
@@ -255,6 +257,7 @@ def _work(connection: Connection, assignment: bytes, index: int, attempt: int, p
     """An actor's whole life: unrolls as asked, until the learner is gone or says so."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _leave)
+    sys.unraisablehook = _left_out
     threading.Thread(target=heartbeat.beat, args=(pulse, 4), name="gtrxl-heart", daemon=True).start()
     settle()
 
@@ -284,3 +287,11 @@ def _work(connection: Connection, assignment: bytes, index: int, attempt: int, p
 
 def _leave(*_: Any) -> None:
     raise SystemExit(0)
+
+
+def _left_out(what: Any) -> None:
+    """What Python would only print. A signal to leave that came where nothing can be raised, in a callback of the garbage
+    collector, is one to leave at once."""
+    if what.exc_type is SystemExit:
+        os._exit(0)
+    sys.__unraisablehook__(what)
