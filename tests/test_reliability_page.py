@@ -33,13 +33,13 @@ def test_the_tables_go_between_the_marks_of_a_page(tmp_path):
     told = {"made_by": "x", "date": "2026-01-01", "commit": "abc", "machine": "2 CPU cores", "minutes": 1.0}
     data = {**told, "parts": {"damage": "bits"}, "cases": [vars(case) for case in cases]}
     file = tmp_path / "page.md"
-    file.write_text(f"before\n{page.BEGIN}\nold\n{page.END}\nafter\n")
+    file.write_text(f"before\n{page.BEGIN}\nstale\n{page.END}\nafter\n")
     page.write(file, data)
     page.write(file, data)
     written = file.read_text()
     assert written.startswith("before\n")
     assert written.endswith("\nafter\n")
-    assert "old" not in written
+    assert "stale" not in written
     assert written.count("| bits | 2 | 2 | 1 refused or ended with one clear line | 1 |") == 1
     assert "| card.json | 1 | 0 | 0 | 0 | 0 | 1 |" in written
     assert "- damage 1: a in card.json: a silent difference" in written or "- damage 1: a  in card.json" in written

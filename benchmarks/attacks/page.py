@@ -28,6 +28,10 @@ def tables(data: dict[str, Any]) -> str:
     cases = data["cases"]
     lines = [
         f"`{data['made_by']}`, {data['date']}, commit {data['commit']}, {data['machine']}, {data['minutes']:.0f} minutes.",
+        *[
+            f"Parts {', '.join(again['parts'])} again at commit {again['commit']}: {again['why']}."
+            for again in data.get("again", ())
+        ],
         "",
         "| attack | cases | attacks | what came of it | faults |",
         "|---|---:|---:|---|---:|",
