@@ -42,6 +42,7 @@ def gtrxl_command(*words: str) -> subprocess.CompletedProcess[str]:
 def test_a_full_disk_ends_in_one_line_and_the_run_goes_on_when_there_is_room(disk, tmp_path, board):
     run = disk / "run"
     words = ["--steps", "3200", "--reports", "5", "--streams", "4", "--unroll", "8", "--devices", "1", "--checkpoint-every", "2"]
+    words += ["--final-rate", str(TINY["final_rate"])]
     words += [word for name, value in NET.items() for word in (f"--net.{name.replace('_', '-')}", str(value))]
     # Room for the first checkpoint and a row or two: what is left is taken by another file, as the others of a disk would.
     program = f"""
