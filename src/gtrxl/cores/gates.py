@@ -222,7 +222,7 @@ def bias_by_depth(gate: type[Gate], layers: int) -> float | None:
 
     At its first bias a gate lets about sigmoid(b_g) of the stream pass (it is that of a GRU gate whose inputs are zero), and a
     layer has two gates. The paper's ablation of b_g has 4 layers, and sigmoid(2)^8 = 0.36 of the stream passes those; at 12
-    layers it is 0.05, at 52 two millionths, and learning cannot begin. Here the share of the whole stack is that of 4 layers:
+    layers it is 0.05, at 52 two millionths. Here the share of the whole stack is that of 4 layers:
     sigmoid(b)^(2 L) = sigmoid(b_g)^8.
 
     >>> [round(bias_by_depth(GRUGate, layers), 2) for layers in (2, 4, 12, 52)]

@@ -115,7 +115,7 @@ class GridNumpad(Task):
         """More of everything for more pads."""
         memory = looking_back(self.episode_steps)
         if self.size == 2:
-            # At a rate of 1e-3 it is learned as soon, and a run in three falls by a tenth for a while (docs/learning.md).
+            # At a rate of 1e-3 it is learned as soon, and two runs of seven fell by a tenth for a while (docs/log.md).
             quick = {"eps_eta": 0.2, "eps_alpha": 0.02, "alpha_init": 0.3, "learning_rate": 5e-4}
             return TaskDefaults(memory, steps=3_000_000, vmpo=quick)
         # The first policy is held back until the values mean something: on 2 x 2 pads that only costs time.
