@@ -1,4 +1,4 @@
-"""Which hidden sequences of Grid Numpad has a trained agent not learned? Its return, sequence by sequence.
+"""Which hidden sequences of Numpad (the grid or the sphere) has a trained agent not learned? Its return, sequence by sequence.
 
     python benchmarks/sequences.py RUN [RUN ...]
 
@@ -20,6 +20,7 @@ from gtrxl.evaluation import compiled as playing
 from gtrxl.evaluation.loading import restore_agent
 from gtrxl.tasks import make_task
 from gtrxl.tasks.numpad.grid import GridNumpad
+from gtrxl.tasks.numpad.numpad import Numpad
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,8 +38,8 @@ def look(run: pathlib.Path, settings: Settings) -> None:
     """Prints the returns of one run."""
     config, _, agent, update = restore_agent(run, "last")
     task = make_task(config.task)
-    if not isinstance(task, GridNumpad):
-        sys.exit(f"a run must be of Grid Numpad, got {config.task} in {run}")
+    if not isinstance(task, GridNumpad | Numpad):
+        sys.exit(f"a run must be of Numpad or Grid Numpad, got {config.task} in {run}")
     scores, first = playing.play(agent, task, jax.random.key(settings.seed + playing.OTHER), settings.episodes, False)
     scores = np.asarray(scores)
     by_sequence: dict[tuple[int, ...], list[float]] = collections.defaultdict(list)

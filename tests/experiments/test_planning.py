@@ -71,6 +71,21 @@ def test_every_experiment_names_runs_and_models_there_are():
         assert {name for pair in each.pairs for name in pair} <= labels
 
 
+def test_depths_differ_in_layers_alone_and_the_first_bias_follows_them():
+    planned = [each for each in plan("depth", "laptop") if each.draw.number == 0]
+    assert {(each.goal.dial, each.config.net.layers) for each in planned} == {(n, n) for n in (4, 8, 16, 32, 52)}
+    biases = {each.model.label: each.config.net.gate_bias for each in planned}
+    assert biases["GTrXL (GRU)"] == biases["GTrXL (Output)"] == "depth"
+    assert biases["GTrXL (GRU), b_g = 2"] == 2.0
+
+
+def test_rates_are_drawn_over_two_decades_and_are_the_learners():
+    rates = sorted({each.config.learner.learning_rate for each in plan("rates", "laptop")})
+    assert len(rates) == 25
+    assert 3e-4 <= rates[0] < 1e-3
+    assert 1e-2 < rates[-1] < 3e-2
+
+
 def test_wrong_names_are_one_line():
     with pytest.raises(ExperimentError, match="there is no experiment 'nope'"):
         experiment_of("nope")

@@ -66,6 +66,10 @@ def everything(home: Path) -> None:
     far = {"GTrXL (GRU), memory 64": (1, 1, 0.99), "TrXL-I, memory 64": (1, 1, 0.98), "LSTM": (1, 0.5, 0.6)}
     write(home, _at_dials({model: levels[model] for model in ("GTrXL (GRU)", "LSTM")}, (2, 3, 4), set="numpad"), name="numpad")
     write(home, _at_dials(far, (8, 16, 32), set="horizon"), name="horizon")
+    deep = {model: gates[model] for model in ("GTrXL (GRU)", "GTrXL (Output)", "TrXL-I")}
+    write(home, [each | {"steadiness": 0.9} for each in _at_dials(deep, (4, 52), set="depth")], name="depth")
+    rates = [each | {"bounds": {"learning_rate": 1e-3 * 3 ** each["draw"]}} for each in rows(levels, set="rates")]
+    write(home, [*rates, row("TrXL-I", set="rates", bounds={"learning_rate": 0.03}, status="diverged")], name="rates")
     of_levels = {"set": "final", "task": "lab12", "goal": "lab12", "scores": {"random": 0.0, "perfect memory": 100.0}}
     split = [
         each | {"splits": _halves(each["curve"])}

@@ -17,7 +17,10 @@ from gtrxl.report.page import report
 from tests.browser import CHROMIUM, Browser
 from tests.report.made_up import everything, rows, write
 
-EXPERIMENTS = ("final", "gates", "params", "numpad", "sensitivity", "divergence", "draws", "identity-init", "horizon", "avm")
+EXPERIMENTS = (
+    *("final", "gates", "params", "numpad", "sensitivity", "divergence", "draws", "identity-init", "depth", "rates", "avm"),
+    "horizon",
+)
 
 
 @pytest.fixture(scope="module")
@@ -40,8 +43,19 @@ def test_every_experiment_with_runs_has_its_figure_table_and_data(made: tuple[Pa
         assert all(len(each) == len(data[0]) for each in data)
         ElementTree.fromstring((page.parent / "report" / f"{name}-quick.svg").read_text())  # whole, and nothing but SVG
     assert (
-        text.count("<svg") == text.count("</svg>") == 6 * 1 + 3 * 3 + 4
-    )  # ranks and splits have 3 panels, numpad has one more than sizes
+        text.count("<svg") == text.count("</svg>") == 7 * 1 + 3 * 3 + 4 + 3
+    )  # ranks and splits have 3 panels, numpad and depth have one more than sizes
+
+
+def test_depth_and_rates_count_what_diverged_and_what_was_kept(made: tuple[Path, str, str]):
+    page, _, said = made
+    depth, rates = (said.partition(f"\n{name} (quick)")[2].partition("\n\n")[0] for name in ("depth", "rates"))
+    assert "GTrXL (GRU) above GTrXL (Output) on 52 x 52" in depth.partition("Holds: ")[2].partition("Too few")[0]
+    assert "0.90 (3 arrived)" in depth
+    assert any(line.split()[:4] == ["TrXL-I", "1", "1", "0"] for line in rates.splitlines()), rates
+    data = list(csv.DictReader((page.parent / "report" / "rates-quick.csv").read_text().splitlines()))
+    assert [each["return"] for each in data if each["model"] == "TrXL-I"] == ["0.0"]
+    assert {float(each["learning rate"]) for each in data} == pytest.approx({1e-3, 3e-3, 9e-3, 3e-2})
 
 
 def test_the_page_needs_nothing_beside_it(made: tuple[Path, str, str]):

@@ -54,7 +54,7 @@ def plan(runs: str, scale: str) -> tuple[Planned, ...]:
                     environment=sizes.environment,
                     narrow=model.core == "lstm" and not run_tasks(goal.task).compiled,
                 )
-                name = f"{model.name}.{_slug(goal.task)}.{number:02d}"
+                name = f"{model.name}.{_slug(goal.key or goal.task)}.{number:02d}"
                 planned.append(Planned(name, model, goal, drawn, _config(sizes, goal, model, drawn)))
     return tuple(planned)
 
@@ -67,7 +67,7 @@ def _config(sizes: Size, goal: Goal, model: Model, drawn: Draw) -> Config[Any]:
             **sizes.settings,
             "seed": drawn.seed,
             "steps": round(goal.steps * model.steps),
-            "net": {**(sizes.net if looks_back(model.core) else sizes.recurrent), **model.net},
+            "net": {**({**sizes.net, **goal.net} if looks_back(model.core) else sizes.recurrent), **model.net},
             "learner": {**sizes.learner, **drawn.bounds},
         },
     )

@@ -140,6 +140,7 @@ def _row(planned: Planned, folder: Path, runs: str, scale: str) -> dict[str, Any
         "bounds": {name: getattr(config.learner, name) for name in planned.draw.bounds},
         "status": result.get("status", "under way"),
         "diverged_at_frames": _frames(config, result.get("diverged_at_update")),
+        "steadiness": result.get("steadiness"),
         "planned_frames": config.steps,
         "frames": last.get("frames", 0),
         "seconds": round(last.get("seconds", 0.0), 1),

@@ -33,6 +33,7 @@ COLOURS = {
     "GTrXL (Input)": "#d0719b",
     "GTrXL (Highway)": "#7d8a2e",
     "GTrXL (SigTanh)": "#2f9e9e",
+    "GTrXL (GRU), b_g = 2": "#1d4f91",
     "no memory": "#8a8a8a",
     "b_g = 2": "#2f7fc1",
     "b_g = 0": "#c9902a",
@@ -188,6 +189,22 @@ def against(
             axis.minorticks_off()
         else:
             axis.xaxis.set_major_formatter(EngFormatter(sep=""))
+        drawn = _svg(figure, f"{y} against {x}")
+    return Picture((drawn,), tuple((model, colour(model, number)) for number, model in enumerate(groups)), caption)
+
+
+def cloud(
+    groups: Mapping[str, Sequence[tuple[float, float]]], levels: Mapping[str, int | float], *, x: str, y: str, caption: str
+) -> Picture:
+    """Each model's runs as points (x, y), joined from left to right; x is logarithmic."""
+    with rc_context(STYLE):
+        figure, axis = _panel(1)
+        for number, (model, points) in enumerate(groups.items()):
+            at, value = np.asarray(sorted(points), np.float64).T
+            axis.plot(at, value, "-o", color=colour(model, number), markersize=3.5, linewidth=0.8, alpha=0.8)
+        axis.set_xscale("log")
+        axis.set(xlabel=x, ylabel=y)
+        _levels(axis, levels)
         drawn = _svg(figure, f"{y} against {x}")
     return Picture((drawn,), tuple((model, colour(model, number)) for number, model in enumerate(groups)), caption)
 

@@ -82,6 +82,12 @@ def _levels(rows: Sequence[Row]) -> dict[str, float]:
     return dict(rows[0].get("scores") or {})
 
 
+def _kept(rows: Sequence[Row]) -> str:
+    """The worst report after a run had arrived, as a share of its best: of all runs that did arrive."""
+    known = [row["steadiness"] for row in rows if row.get("steadiness") is not None]
+    return f"{min(known):.2f} ({len(known)} arrived)" if known else "-"
+
+
 def _interval(of: Summary) -> str:
     return f"{of.iqm:z.1f} [{of.low:z.1f}, {of.high:z.1f}]"
 
@@ -163,7 +169,7 @@ def _curve_panels(rows: Sequence[Row]) -> tuple[dict[str, dict[str, list[Any]]],
 def _sizes(experiment: Experiment, rows: Sequence[Row]) -> Made:
     """Curves for each size, and the final score against the size."""
     panels, levels = _curve_panels(rows)
-    table: Table = [["model", "size", "runs", "return, mean ± error", "interquartile mean", "of 100"]]
+    table: Table = [["model", "size", "runs", "return, mean ± error", "interquartile mean", "of 100", "diverged", "kept, worst"]]
     comparisons: list[Comparison] = []
     groups: dict[str, list[figures.Spread]] = {}
     for goal in panels:
@@ -182,6 +188,8 @@ def _sizes(experiment: Experiment, rows: Sequence[Row]) -> Made:
                     _mean(whole),
                     _interval(whole),
                     "-" if of_hundred is None else f"{of_hundred:.0f}",
+                    str(sum(row["status"] == "diverged" for row in _models(here)[model])),
+                    _kept(_models(here)[model]),
                 ]
             )
             error = 0.0 if whole.count < 2 else whole.error
@@ -189,7 +197,10 @@ def _sizes(experiment: Experiment, rows: Sequence[Row]) -> Made:
         comparisons += [compare(*pair, scores, where=goal) for pair in experiment.pairs]
     places = {row.get("dial") or 0.0: row["goal"] for row in sorted(rows, key=lambda row: row.get("dial") or 0.0)}
     caption = "First, the final score: mean and standard error. Then the curves of each size. "
-    size = figures.against(groups, x="size of the pad", y="return", caption=caption, places=places, among=1 + len(panels))
+    wide = max(places) >= 8 * min(places) > 0
+    size = figures.against(
+        groups, x=experiment.axis, y="return", caption=caption, places=places, logarithmic=wide, among=1 + len(panels)
+    )
     lines = _curves(rows, panels, levels)
     picture = figures.Picture(size.panels + lines.panels, lines.legend, caption + lines.caption)
     return Made(picture, table, Curves(rows), comparisons, _scoreless(rows))
@@ -325,6 +336,44 @@ def _horizon(experiment: Experiment, rows: Sequence[Row]) -> Made:
     return Made(picture, table, data, comparisons, _scoreless(rows))
 
 
+SOLVED = 90.0
+"""Of 100: a run that ends here has solved its task."""
+
+
+def _rates(experiment: Experiment, rows: Sequence[Row]) -> Made:
+    """Each run's score against the learning rate that it drew; how many diverged, how many solved the task, up to which rate."""
+    table: Table = [
+        ["model", "runs", "diverged", "solved (90 of 100)", "highest rate that solved it", "interquartile mean", "kept, worst"]
+    ]
+    data: list[list[Any]] = [["model", "run", "learning rate", "return", "diverged at frames"]]
+    points: dict[str, list[tuple[float, float]]] = {}
+    scores: dict[str, list[float]] = {}
+    flags: dict[str, list[bool]] = {}
+    for model, runs in _models(rows).items():
+        scored = _scored(runs)
+        if not scored:
+            continue
+        scores[model] = [value for _, value in scored]
+        flags[model] = [row["status"] == "diverged" for row in runs]
+        points[model] = sorted((row["bounds"]["learning_rate"], value) for row, value in scored)
+        solved = [row["bounds"]["learning_rate"] for row, value in scored if (normalised(row, value) or 0.0) >= SOLVED]
+        highest = f"{max(solved):.1e}" if solved else "-"
+        arrived = f"{len(solved)} of {len(scored)}"
+        table.append(
+            [model, str(len(runs)), str(sum(flags[model])), arrived, highest, _interval(summary(scores[model])), _kept(runs)]
+        )
+        data += [[model, row["run"], row["bounds"]["learning_rate"], value, diverged_at(row)] for row, value in scored]
+    comparisons = [compare(*pair, scores) for pair in experiment.pairs]
+    comparisons += [
+        compare_shares(other, model, flags, relation="diverges more often than")
+        for model, other in experiment.pairs
+        if other in ("TrXL-I", "GTrXL (Output)")
+    ]
+    caption = "Every point is a run; a run whose loss diverged is at 0."
+    picture = figures.cloud(points, _levels(rows), x="learning rate", y="return", caption=caption)
+    return Made(picture, table, data, comparisons, _scoreless(rows))
+
+
 VIEWS: Mapping[str, Callable[[Experiment, Sequence[Row]], Made]] = {
     "curves": _learning,
     "sizes": _sizes,
@@ -333,4 +382,5 @@ VIEWS: Mapping[str, Callable[[Experiment, Sequence[Row]], Made]] = {
     "parameters": _parameters,
     "draws": _draws,
     "horizon": _horizon,
+    "rates": _rates,
 }
