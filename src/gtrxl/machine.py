@@ -16,6 +16,21 @@ def processors() -> int:
     return os.cpu_count() or 1
 
 
+def shares(number: int) -> list[list[int]]:
+    """The processors of this process shared out among so many others. Empty shares mean all of them: if there are not enough, or
+    where the system cannot say."""
+    if not hasattr(os, "sched_getaffinity") or not 1 < number <= processors():
+        return [[] for _ in range(number)]
+    mine = sorted(os.sched_getaffinity(0))
+    return [mine[len(mine) * n // number : len(mine) * (n + 1) // number] for n in range(number)]
+
+
+def keep_to(share: list[int]) -> None:
+    """From here on this process runs on these processors alone; an empty list changes nothing."""
+    if share:
+        os.sched_setaffinity(0, share)
+
+
 def memory_bytes() -> int | None:
     """How much memory there is, in all; None where the system does not say."""
     try:
