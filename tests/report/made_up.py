@@ -76,6 +76,7 @@ def everything(home: Path) -> None:
         for each in rows({"LSTM": (20, 21, 22), "GTrXL (GRU)": (40, 41, 42)}, **of_levels)
     ]
     write(home, split, name="final")
+    write(home, list(rows({"LSTM": (8, 9, 7), "GTrXL (GRU)": (47, 48, 46)}, set="sphere")), name="sphere")
     long = "psychlab_arbitrary_visuomotor_mapping:height=24,width=32,images=4"
     write(home, list(rows({"LSTM": (3, 4, 5)}, set="avm", task=long, goal=long, scores=None)), name="avm")
 

@@ -19,7 +19,7 @@ from tests.report.made_up import everything, rows, write
 
 EXPERIMENTS = (
     *("final", "gates", "params", "numpad", "sensitivity", "divergence", "draws", "identity-init", "depth", "rates", "avm"),
-    "horizon",
+    *("horizon", "sphere"),
 )
 
 
@@ -43,7 +43,7 @@ def test_every_experiment_with_runs_has_its_figure_table_and_data(made: tuple[Pa
         assert all(len(each) == len(data[0]) for each in data)
         ElementTree.fromstring((page.parent / "report" / f"{name}-quick.svg").read_text())  # whole, and nothing but SVG
     assert (
-        text.count("<svg") == text.count("</svg>") == 7 * 1 + 3 * 3 + 4 + 3
+        text.count("<svg") == text.count("</svg>") == 8 * 1 + 3 * 3 + 4 + 3
     )  # ranks and splits have 3 panels, numpad and depth have one more than sizes
 
 

@@ -206,6 +206,16 @@ RUNS: Mapping[str, RunSet] = {
             },
         ),
         RunSet(
+            "sphere",
+            {
+                "quick": _quick(
+                    (Goal("numpad-2x2:episode_steps=20", 2048, "2 x 2", 2),), (_LONG_LSTM, GRU), environment="numpad"
+                ),
+                "laptop": Size((Goal("numpad-2x2", 150_000_000, "2 x 2", 2),), (_LONG_LSTM, GRU), 3, "numpad", hours=4.0),
+                "paper": Size((Goal("numpad-2x2", 150_000_000, "2 x 2", 2),), (_LONG_LSTM, GRU), 5, "numpad", preset="paper"),
+            },
+        ),
+        RunSet(
             "sensitivity",
             {
                 "quick": _quick((Goal("grid-numpad", 2048),), SENSITIVITY),
@@ -350,6 +360,15 @@ EXPERIMENTS: Mapping[str, Experiment] = {
             "GTrXL falls off less than the LSTM as pads are added, even when the LSTM is trained twice as long.",
             pairs=(("GTrXL (GRU)", "LSTM"),),
             axis="size of the pad",
+        ),
+        Experiment(
+            "sphere",
+            "figure 3, centre",
+            "Numpad 2x2 as the paper has it, with its sphere and its 150 M frames; the LSTM given twice the steps",
+            "sphere",
+            "curves",
+            "GTrXL almost instantly solves the environment; the LSTM does not get there with twice the frames.",
+            pairs=(("GTrXL (GRU)", "LSTM"),),
         ),
         Experiment(
             "sensitivity",
