@@ -8,7 +8,7 @@ from gtrxl.tasks.t_maze import TMaze
 
 SIMPLE = {"eps_eta": 0.2, "eps_alpha": 0.02, "alpha_init": 0.3}
 PATIENT = {"eps_eta": 0.5, "eps_alpha": 0.03, "alpha_init": 5.0}
-ROLLING = {"lam": 0.95, "eps_eta": 0.2, "eps_covariance": 1e-3}
+ROLLING = {"lam": 0.95, "eps_eta": 0.2, "eps_covariance": 1e-4}
 PICTURES = {"lam": 0.95, "eps_eta": 0.2, "eps_alpha": 0.02, "eps_covariance": 1e-3, "alpha_init": 0.3, "learning_rate": 5e-4}
 
 KNOWN = {  # memory, sizes, V-MPO, the paper's domain
