@@ -2,6 +2,7 @@
 
 import pytest
 
+from gtrxl.runs.presets import defaults
 from gtrxl.tasks import TASKS, make_task
 from gtrxl.tasks.first_person.level import Level
 from gtrxl.tasks.t_maze import TMaze
@@ -37,3 +38,14 @@ def test_the_settings_are_those_that_are_known_to_learn(name):
 @pytest.mark.parametrize(("corridor", "memory"), [(1, 64), (90, 100), (400, 256)])
 def test_memory_holds_an_episode_where_that_is_affordable(corridor, memory):
     assert TMaze(corridor=corridor).defaults().memory == memory
+
+
+def test_an_lstm_has_its_own_rate_where_one_was_found():
+    assert dict(make_task("grid-numpad").defaults().recurrent) == {"learning_rate": 2e-3}
+    assert {core: defaults(core=core).learner.learning_rate for core in ("gtrxl-gru", "trxl", "lstm", "gru")} == {
+        "gtrxl-gru": 5e-4,
+        "trxl": 5e-4,
+        "lstm": 2e-3,
+        "gru": 2e-3,
+    }
+    assert all(not make_task(name).defaults().recurrent for name in TASKS if name != "grid-numpad")

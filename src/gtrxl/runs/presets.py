@@ -57,9 +57,10 @@ def defaults(
 def _small(learned: RunTasks, chosen: dict[str, str]) -> Config[Any]:
     """Found to learn on a CPU."""
     known, kind = learned.defaults, learner_class(chosen["algorithm"])
-    own: dict[str, Any] = dict(known.vmpo) if issubclass(kind, VMPO) else {}
+    window = looks_back(chosen["core"])
+    own: dict[str, Any] = {**known.vmpo, **({} if window else known.recurrent)} if issubclass(kind, VMPO) else {}
     learner = kind(**own)
-    net = _SMALL if looks_back(chosen["core"]) else _SMALL_RECURRENT
+    net = _SMALL if window else _SMALL_RECURRENT
     sizes: dict[str, Any] = {"streams": Config.streams, **known.sizes}
     sizes["streams"] = _fitting(sizes["streams"], learned, learner.minibatches)
     return Config(

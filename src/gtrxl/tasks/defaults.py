@@ -25,6 +25,8 @@ class TaskDefaults:
         )
     )
     """Settings of V-MPO."""
+    recurrent: Mapping[str, float] = dataclasses.field(default_factory=lambda: types.MappingProxyType({}))
+    """Those of them that are others for cores that keep no window of steps (LSTM, GRU)."""
     paper: Literal["numpad", "memory_maze", "dmlab30"] = "numpad"
     """Which of the paper's domains it counts as: its settings and budget are taken for `--preset paper`."""
 

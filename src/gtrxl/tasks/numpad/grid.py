@@ -117,7 +117,7 @@ class GridNumpad(Task):
         if self.size == 2:
             # At a rate of 1e-3 it is learned as soon, and two runs of seven fell by a tenth for a while (docs/log.md).
             quick = {"eps_eta": 0.2, "eps_alpha": 0.02, "alpha_init": 0.3, "learning_rate": 5e-4}
-            return TaskDefaults(memory, steps=3_000_000, vmpo=quick)
+            return TaskDefaults(memory, steps=3_000_000, vmpo=quick, recurrent={"learning_rate": 2e-3})
         # The first policy is held back until the values mean something: on 2 x 2 pads that only costs time.
         patient = {"eps_eta": 0.5, "eps_alpha": 0.03, "alpha_init": 5.0}
         return TaskDefaults(memory, steps=30_000_000, streams=32, vmpo=patient)
