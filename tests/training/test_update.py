@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import re
 from typing import Any
 
 import equinox as eqx
@@ -234,3 +235,25 @@ def test_targets_are_those_of_the_dials_as_they_stand(epochs):
     batch = dataclasses.replace(a_batch(), memory=agent.initial_state(B))
     after, _ = updated(update, update.start(agent), batch, jax.random.key(0))
     assert float(after.popart.mean[0]) == pytest.approx(stands, abs=1e-3)
+
+
+def test_devices_exchange_everything_at_once_and_nothing_is_changed_on_the_way():
+    """All that a batch says in one exchange, all gradients in another, what PopArt follows in a third: each costs more than small
+    arrays are worth. On one device of a mesh the numbers are those without one."""
+    mesh = jax.make_mesh((1,), ("streams",), axis_types=(jax.sharding.AxisType.Auto,))
+    spread = dataclasses.replace(UPDATE, axis="streams")
+    before = UPDATE.start(random_agent(ENDS, CORE, seed=1))
+    arrays, rest = eqx.partition((before, a_batch()), eqx.is_array)
+
+    def local(arrays):
+        trained, metrics = spread(*eqx.combine(arrays, rest), jax.random.key(0))
+        return eqx.filter(trained, eqx.is_array), metrics
+
+    everywhere = jax.sharding.PartitionSpec()
+    program = jax.shard_map(local, mesh=mesh, in_specs=(everywhere,), out_specs=everywhere, check_vma=False)
+    exchanges = re.findall(r"\b(all_gather|psum|reduce_scatter|psum_scatter)\w*\[", str(jax.make_jaxpr(program)(arrays)))
+    assert sorted(exchanges) == ["all_gather", "all_gather", "psum", "reduce_scatter"], exchanges  # one is a gather's gradient
+    trained, metrics = jax.device_get(jax.jit(program)(arrays))
+    _, after, expected = once(moved=True)
+    assert_trees_close(trained, eqx.filter(after, eqx.is_array))
+    assert_trees_close(metrics, expected)

@@ -5,7 +5,9 @@ from typing import TypeVar
 
 import equinox as eqx
 import jax
+import jax.flatten_util
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
@@ -150,7 +152,7 @@ class Update(eqx.Module):
         if self.axis:
             # Every device takes the loss of the whole batch. The gradient of a gather adds up what all devices ask of one
             # device's streams: n times too much on each, so that the mean over devices is the gradient of the whole.
-            gradients = jax.lax.pmean(gradients, self.axis)
+            gradients = _mean_over(gradients, self.axis)
         gradient, gradient_of_multipliers = gradients
         change, agent_optimiser = self.learner.optimiser().update(gradient, trained.agent_optimiser, weights)
         if share is not None:  # of what any optimiser would do, so that none needs to know how long a run is
@@ -213,7 +215,25 @@ class Update(eqx.Module):
 
     def _gather(self, local: T) -> T:
         """One device's streams -> those of all devices, on every device."""
-        return local if self.axis is None else jax.lax.all_gather(local, self.axis, tiled=True)
+        return local if self.axis is None else _gathered(local, self.axis)
+
+
+def _mean_over(tree: T, axis: str) -> T:
+    """The mean over devices, of all arrays in one exchange: each takes longer than small arrays are worth."""
+    flat, whole = jax.flatten_util.ravel_pytree(tree)
+    return whole(jax.lax.pmean(flat, axis))
+
+
+def _gathered(local: T, axis: str) -> T:
+    """Each device's streams -> those of all, on every device, in one exchange. Flags and whole numbers travel as floats, which
+    hold them exactly up to 2^24."""
+    leaves, structure = jax.tree.flatten(local)
+    rows = [leaf.astype(jnp.float32).reshape(len(leaf), -1) for leaf in leaves]
+    everyones = jax.lax.all_gather(jnp.concatenate(rows, axis=1), axis, tiled=True)
+    ends = np.cumsum([row.shape[1] for row in rows])[:-1]
+    parts = jnp.split(everyones, ends, axis=1)
+    whole = [part.reshape(-1, *leaf.shape[1:]).astype(leaf.dtype) for part, leaf in zip(parts, leaves, strict=True)]
+    return jax.tree.unflatten(structure, whole)
 
 
 def is_fine(trained: Trained, metrics: Metrics) -> Bool[Array, ""]:
