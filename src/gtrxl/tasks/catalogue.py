@@ -80,6 +80,9 @@ _TASKS = {
     "numpad-4x4": _sphere("the same over 4 x 4 pads", size=4),
     "t-maze": TaskEntry("t_maze", "TMaze", "keep one sign along a corridor, then turn as it said", gym="t-maze"),
     "recall": TaskEntry("recall", "Recall", "keep several cards for a while, then name those asked for", gym="recall"),
+    "passive-t-maze": TaskEntry(
+        "passive_t_maze", "PassiveTMaze", "the T-maze of Ni et al.: walk on without delay, then turn", gym="passive-t-maze"
+    ),
     "repeat-previous": TaskEntry(
         "cards.repeat", "RepeatPrevious", "POPGym's: name the suit of k - 1 cards ago, at every step", gym="repeat-previous"
     ),
