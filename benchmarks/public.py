@@ -34,8 +34,8 @@ HERE = pathlib.Path(__file__).parent
 
 ZOO = "rl-baselines3-zoo, benchmark.md"
 POPGYM = "POPGym's PPO, best of 13 memories, 15 M frames; a transcription"
-NI = "Ni et al. 2023: a transformer remembers so far"
-CLEANRL = "CleanRL's PPO-TrXL: solved; no number"
+NI = "Ni et al. 2023, a transformer with DQN: solved; frames are theirs"
+CLEANRL = "CleanRL's PPO-TrXL: solved, no number; the best possible is 1.2"
 MINIGRID = "best of 7 memories, PPO, 10 M frames; not published in print, a transcription"
 
 
@@ -105,7 +105,7 @@ GOALS = (
     _in_popgym("NoisyPositionOnlyCartPoleMedium", 0.659, 15 * M, "--discount", "0.99"),
     Goal("MiniGrid-MemoryS7", "minigrid", "gym:MiniGrid-MemoryS7-v0", 10 * M, None, "not published", needs="minigrid"),
     Goal("MiniGrid-MemoryS13", "minigrid", "gym:MiniGrid-MemoryS13-v0", 10 * M, 0.94, MINIGRID, needs="minigrid"),
-    Goal("ProofofMemory", "cleanrl", "env:proof_of_memory.make", 25_000, 1.2, CLEANRL, ("--from", str(HERE))),
+    Goal("ProofofMemory", "cleanrl", "env:proof_of_memory.make", 25_000, None, CLEANRL, ("--from", str(HERE))),
     *(
         Goal(
             f"passive T-maze {length:,}",
@@ -114,7 +114,7 @@ GOALS = (
             frames,
             1.0,
             NI,
-            ("--devices", "1", "--net.memory", str(length + 1)),
+            ("--devices", "1", "--net.memory", str(length + 1), "--learner.learning-rate", "1e-3"),
         )
         for length, frames in ((50, 1 * M), (100, 2 * M), (250, 4 * M), (500, 4 * M), (1500, 10 * M))
     ),

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from gtrxl.gym.task import GymTask
-from gtrxl.tasks.cards.autoencode import Autoencode
-from gtrxl.tasks.cards.counting import CountRecall, HigherLower
-from gtrxl.tasks.cards.deck import CARDS, CardGame, Dealt
-from gtrxl.tasks.cards.repeat import RepeatFirst, RepeatPrevious
 from gtrxl.tasks.episodes import returns
 from gtrxl.tasks.errors import TaskError
+from gtrxl.tasks.others.autoencode import Autoencode
+from gtrxl.tasks.others.counting import CountRecall, HigherLower
+from gtrxl.tasks.others.deck import CARDS, CardGame, Dealt
+from gtrxl.tasks.others.repeat import RepeatFirst, RepeatPrevious
 from gtrxl.tasks.players.scripted import perfect_memory
 from gtrxl.testing import check_task
 from tests.tasks.stepping import begin, run

@@ -24,7 +24,8 @@ KNOWN = {  # memory, sizes, V-MPO, the paper's domain
     "t-maze": (64, {"steps": 1_000_000}, SIMPLE | {"learning_rate": 3e-4}, "numpad"),
     "recall": (64, {"steps": 1_000_000}, SIMPLE | {"learning_rate": 3e-4}, "numpad"),
     "passive-t-maze": (64, {"steps": 1_000_000, "discount": 0.99}, SIMPLE | {"learning_rate": 3e-4}, "numpad"),
-    **dict.fromkeys(("repeat-previous", "repeat-first", "count-recall", "higher-lower"), (64, CARDS, GUESSING, "numpad")),
+    **dict.fromkeys(("repeat-previous", "count-recall", "higher-lower"), (64, CARDS, GUESSING, "numpad")),
+    "repeat-first": (64, CARDS | {"discount": 0.97}, GUESSING, "numpad"),
     "autoencode": (103, CARDS, GUESSING, "numpad"),
 }
 SEEN = {"steps": 3_000_000, "streams": 32, "unroll": 32, "discount": 0.99}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gtrxl.tasks.episodes import returns
-from gtrxl.tasks.passive_t_maze import EAST, NORTH, SOUTH, WEST, PassiveMazeState, PassiveTMaze
+from gtrxl.tasks.others.passive_t_maze import EAST, NORTH, SOUTH, WEST, PassiveMazeState, PassiveTMaze
 from gtrxl.testing import check_task
 from tests.tasks.stepping import begin, run
 

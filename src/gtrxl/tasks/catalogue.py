@@ -81,17 +81,17 @@ _TASKS = {
     "t-maze": TaskEntry("t_maze", "TMaze", "keep one sign along a corridor, then turn as it said", gym="t-maze"),
     "recall": TaskEntry("recall", "Recall", "keep several cards for a while, then name those asked for", gym="recall"),
     "passive-t-maze": TaskEntry(
-        "passive_t_maze", "PassiveTMaze", "the T-maze of Ni et al.: walk on without delay, then turn", gym="passive-t-maze"
+        "others.passive_t_maze", "PassiveTMaze", "the T-maze of Ni et al.: walk on without delay, then turn", gym="passive-t-maze"
     ),
     "repeat-previous": TaskEntry(
-        "cards.repeat", "RepeatPrevious", "POPGym's: name the suit of k - 1 cards ago, at every step", gym="repeat-previous"
+        "others.repeat", "RepeatPrevious", "POPGym's: name the suit of k - 1 cards ago, at every step", gym="repeat-previous"
     ),
-    "repeat-first": TaskEntry("cards.repeat", "RepeatFirst", "POPGym's: name the suit of the first card", gym="repeat-first"),
-    "autoencode": TaskEntry("cards.autoencode", "Autoencode", "POPGym's: watch a deck, name it backwards", gym="autoencode"),
+    "repeat-first": TaskEntry("others.repeat", "RepeatFirst", "POPGym's: name the suit of the first card", gym="repeat-first"),
+    "autoencode": TaskEntry("others.autoencode", "Autoencode", "POPGym's: watch a deck, name it backwards", gym="autoencode"),
     "count-recall": TaskEntry(
-        "cards.counting", "CountRecall", "POPGym's: how many of a kind were dealt so far", gym="count-recall"
+        "others.counting", "CountRecall", "POPGym's: how many of a kind were dealt so far", gym="count-recall"
     ),
-    "higher-lower": TaskEntry("cards.counting", "HigherLower", "POPGym's: guess the next card's rank", gym="higher-lower"),
+    "higher-lower": TaskEntry("others.counting", "HigherLower", "POPGym's: guess the next card's rank", gym="higher-lower"),
 }
 
 _LEVELS = {

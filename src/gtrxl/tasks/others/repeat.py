@@ -4,14 +4,15 @@ N cards, O = 8 numbers in an observation.
 """
 
 import dataclasses
+from typing import ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from gtrxl.tasks.cards.deck import SUITS, CardGame, Dealt, paid, suit
 from gtrxl.tasks.errors import in_range
+from gtrxl.tasks.others.deck import SUITS, CardGame, Dealt, paid, suit
 from gtrxl.tasks.players.player import Player
 
 
@@ -75,6 +76,9 @@ class RepeatFirst(_SuitGame):
     """
 
     decks: int = 1
+
+    looks_ahead: ClassVar[float] = 0.97
+    """An agent is shown its last answer, and can carry the first suit in it: then a right first answer pays to the end."""
 
     episode_steps: int = dataclasses.field(init=False, repr=False)
     """N - 1."""

@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from gtrxl.tasks.cards.deck import RANKS, CardGame, Dealt, paid, rank, shuffled
 from gtrxl.tasks.errors import TaskError
+from gtrxl.tasks.others.deck import RANKS, CardGame, Dealt, paid, rank, shuffled
 from gtrxl.tasks.players.player import Player
 
 HIGHER, LOWER = 0, 1

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from gtrxl.tasks.cards.deck import SUITS, CardGame, Dealt, paid, suit
+from gtrxl.tasks.others.deck import SUITS, CardGame, Dealt, paid, suit
 from gtrxl.tasks.players.player import Player
 
 PLAY, WATCH = 0, 1

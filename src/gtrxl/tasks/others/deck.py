@@ -8,6 +8,7 @@ size 1 / (answers that count), so that returns are between -1 and 1.
 
 import abc
 import types
+from typing import ClassVar
 
 import equinox as eqx
 import gymnasium
@@ -45,6 +46,9 @@ class CardGame(Task):
     """Shuffled decks of which one card is dealt at the start and one at each step."""
 
     decks: int
+    looks_ahead: ClassVar[float] = 0.5
+    """The discount to learn it with. No answer changes what comes, so that a larger one would only add the noise of later
+    rewards."""
 
     def _check_decks(self) -> None:
         in_range("decks", self.decks, least=1, most=MOST_DECKS, hint="POPGym plays with 1 to 16")
@@ -93,9 +97,9 @@ class CardGame(Task):
         return state, Step(observation=self._observation(state), reward=reward, terminated=ends, truncated=never)
 
     def defaults(self) -> TaskDefaults:
-        """No action changes what comes, so that a discount near 1 would only add the noise of later rewards."""
+        """Those that were seen to learn it (docs/log.md)."""
         memory = min(max(64, self.looks_back), 256)
-        return TaskDefaults(memory=memory, steps=3_000_000, discount=0.5, vmpo=_FAST)
+        return TaskDefaults(memory=memory, steps=3_000_000, discount=self.looks_ahead, vmpo=_FAST)
 
     def _shuffle(self, key: PRNGKeyArray) -> Int[Array, " M"]:
         """All cards of an episode."""
