@@ -5,9 +5,10 @@
 
 The contenders take turns, each turn is a training run in a process of its own, and the ratios are those within a turn: what else
 the machine does falls on all of them. Frames a second are those between the first report and the last, so that starting and
-compiling count for nobody. RecurrentPPO has the settings that rl-baselines3-zoo has for CartPole without velocities: 8 tasks x 32
-steps, batches of 256, 20 epochs, an LSTM of 64 each for policy and value. It is also run with one epoch, which nobody learns
-with, to see its own ceiling. Ours has its defaults: 16 tasks x 32 steps, each frame learned from once.
+compiling count for nobody. RecurrentPPO has what rl-baselines3-zoo has for CartPole without velocities: 8 tasks x 32 steps, 20
+epochs, an LSTM of 64; batches of 256, a second LSTM for the value and observations as they are were chosen here. It is also run
+with one epoch, which nobody learns with, to see its own ceiling. Ours has its defaults: 16 tasks x 32 steps, each frame learned
+from once.
 """
 
 import dataclasses
