@@ -1,11 +1,14 @@
 """The actor-learner loop on this machine: how much of the simulation's own speed is left, and does it stay as it is for long?
 
     python benchmarks/actors.py throughput --out docs/data/actors.json
+    python benchmarks/actors.py frame                      # pip install popgym
     python benchmarks/actors.py soak --minutes 20 --out docs/data/soak.json --figure docs/img/soak.png
 
 throughput: frames a second that the learner learns from, as a share of the ceiling: as many processes stepping the same tasks
 with random actions and nothing else. A step costs 1 ms of CPU time, not of the clock: who waits for a core gains nothing by it.
 Both are interleaved and repeated; the median counts, and the spread is shown.
+
+frame: microseconds of CPU time that one actor alone takes for a frame of a task that costs next to nothing.
 
 soak: memory and file handles of all processes, and packets under way, while the loop runs; an actor is killed now and then, so
 that starting another one shows what it leaves behind.
@@ -35,7 +38,7 @@ from gtrxl.gym.by_name import parse
 from gtrxl.gym.task import GymTask
 from gtrxl.runs import settings as configs
 from gtrxl.runs.tasks import GymTasks
-from gtrxl.training.actors.actor import Assignment
+from gtrxl.training.actors.actor import Actor, Assignment, settle
 from gtrxl.training.actors.conductor import Conductor, Learning
 from gtrxl.training.actors.engine import ActorsEngine, share_out
 from gtrxl.training.actors.fleet import LocalFleet
@@ -125,6 +128,41 @@ class Throughput:
             made.add_row(row["core"], sizes, *speed, f"{row['share']:.0%}", spread, *shares)
         print_table(made)
         _write(self.out, rows=rows, streams=self.streams, unroll=self.unroll, repeats=self.repeats, seconds=self.seconds)
+
+
+@dataclasses.dataclass(frozen=True)
+class Frame:
+    """What a frame costs an actor, where the task is cheap."""
+
+    task: str = "gym:popgym-RepeatPreviousEasy-v0"
+    cores: tuple[str, ...] = ("lstm", "gtrxl-gru")
+    streams: tuple[int, ...] = (8, 16, 32)
+    unroll: int = 32
+    repeats: int = 7
+    unrolls: int = 40
+    """Of one measurement."""
+
+    def run(self) -> None:
+        """Measures and prints. CPU time, not the clock's: other work on the machine counts little."""
+        settle()
+        task = parse(self.task)
+        made = table("core", ["streams", "microseconds a frame", "spread"])
+        for core in self.cores:
+            agent = jax.device_get(
+                ActorsEngine(configs.defaults(task=self.task, core=core), GymTasks(task)).start().trained.acting()
+            )
+            for streams in self.streams:
+                actor = Actor(Assignment(task=task, streams=streams, steps=self.unroll, seed=0), 0)
+                actor.unroll(agent, 0)
+                costs = []
+                for _ in range(self.repeats):
+                    before = time.process_time()
+                    for _ in range(self.unrolls):
+                        actor.unroll(None, 0)
+                    costs.append(1e6 * (time.process_time() - before) / (self.unrolls * self.unroll * streams))
+                actor.close()
+                made.add_row(core, str(streams), f"{statistics.median(costs):.1f}", f"{min(costs):.1f}-{max(costs):.1f}")
+        print_table(made)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -321,7 +359,7 @@ def _cpus() -> int:
 
 def main() -> None:
     """One of the two."""
-    tyro.extras.subcommand_cli_from_dict({"throughput": Throughput, "soak": Soak}, description=__doc__).run()
+    tyro.extras.subcommand_cli_from_dict({"throughput": Throughput, "frame": Frame, "soak": Soak}, description=__doc__).run()
 
 
 if __name__ == "__main__":

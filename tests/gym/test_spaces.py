@@ -151,6 +151,25 @@ def test_a_discrete_action_counts_from_its_start():
     assert [int(HAND.to_task(i)) for i in range(3)] == [5, 6, 7]
 
 
+@pytest.mark.parametrize("space", [Discrete(4), Discrete(3, start=-1), Discrete(2, start=5)])
+def test_one_choice_by_the_short_way_is_what_the_long_way_gives(space):
+    """What a policy gives is a NumPy integer; an array of one goes the way of all other spaces."""
+    hand = Hand.of(space)
+    for action in range(int(space.n)):
+        short, long = hand.to_task(np.int32(action)), hand.to_task(np.array([action]))
+        assert (short, type(short), short in space) == (long, type(long), True)
+        told = hand.nothing
+        hand.tell(np.int32(action), told)
+        np.testing.assert_array_equal(told, hand.features(np.array([action])))
+    lens = lens_of(space)
+    for value in range(int(space.start), int(space.start + space.n)):
+        np.testing.assert_array_equal(lens(value), lens(np.array(value)))
+        np.testing.assert_array_equal(lens(np.int64(value)), lens(np.array([value])))
+    for wrong in (int(space.start) - 1, int(space.start + space.n), True, 1.0):
+        with pytest.raises(TaskError, match="observation must be"):
+            lens(wrong)
+
+
 def test_an_agent_that_draws_no_numbers_is_told_that_it_diverged():
     with pytest.raises(TaskError, match=r"an action must be finite, got \[nan\]; the agent has diverged"):
         Hand.of(Box(-1, 1, (1,))).to_task(floats(np.nan))

@@ -11,6 +11,8 @@ SIMPLE = {"eps_eta": 0.2, "eps_alpha": 0.02, "alpha_init": 0.3}
 PATIENT = {"eps_eta": 0.5, "eps_alpha": 0.03, "alpha_init": 5.0}
 ROLLING = {"lam": 0.95, "eps_eta": 0.2, "eps_covariance": 1e-4}
 PICTURES = {"lam": 0.95, "eps_eta": 0.2, "eps_alpha": 0.02, "eps_covariance": 1e-3, "alpha_init": 0.3, "learning_rate": 5e-4}
+GUESSING = SIMPLE | {"learning_rate": 1e-3}
+CARDS = {"steps": 3_000_000, "discount": 0.5}
 
 KNOWN = {  # memory, sizes, V-MPO, the paper's domain
     "grid-numpad": (64, {"steps": 3_000_000}, SIMPLE | {"learning_rate": 5e-4}, "numpad"),
@@ -22,6 +24,10 @@ KNOWN = {  # memory, sizes, V-MPO, the paper's domain
     ),
     "t-maze": (64, {"steps": 1_000_000}, SIMPLE | {"learning_rate": 3e-4}, "numpad"),
     "recall": (64, {"steps": 1_000_000}, SIMPLE | {"learning_rate": 3e-4}, "numpad"),
+    "passive-t-maze": (64, {"steps": 1_000_000, "discount": 0.99}, SIMPLE | {"learning_rate": 3e-4}, "numpad"),
+    **dict.fromkeys(("repeat-previous", "count-recall", "higher-lower"), (64, CARDS, GUESSING, "numpad")),
+    "repeat-first": (64, CARDS | {"discount": 0.97}, GUESSING, "numpad"),
+    "autoencode": (103, CARDS, GUESSING, "numpad"),
 }
 SEEN = {"steps": 3_000_000, "streams": 32, "unroll": 32, "discount": 0.99}
 

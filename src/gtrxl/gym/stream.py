@@ -9,7 +9,7 @@ import math
 import signal
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, Literal, NamedTuple
 
@@ -97,6 +97,7 @@ class EnvStream:
         self.time_limit = time_limit
         self._pulse = pulse
         self._score, self._steps = 0.0, 0
+        self._stepping = _Guard(self, STEP)
         with self._guarded(MAKE):
             self._env = (make or task.make)()
             self.spaces = Spaces.of(self._env, previous=task.previous)
@@ -110,7 +111,7 @@ class EnvStream:
             self._score, self._steps = 0.0, 0
             return Moved(reward=0.0, terminated=False, valid=False, ended=None)
         wanted = self.spaces.hand.to_task(action)
-        with self._guarded(STEP):
+        with self._stepping:
             given = self._env.step(wanted)
             if not isinstance(given, tuple) or len(given) != 5:
                 raise TaskError(f"step must return observation, reward, terminated, truncated and info, got {_brief(given)}")
@@ -158,33 +159,62 @@ class _Late(BaseException):
     """Not an `Exception`: a task that catches those must not catch this."""
 
 
-class _Guard:
-    """Around a call of a task: whatever goes wrong inside, or takes too long, becomes a `TaskFault`.
+_timed_in = 0
+"""The thread that late calls are ended in now; 0 for none."""
+
+
+@contextlib.contextmanager
+def timed() -> Iterator[None]:
+    """Late calls inside are ended. Whoever makes many calls says so once: every guard would do it by itself, at a price that a
+    fast task notices.
 
     Only the main thread can be interrupted; elsewhere somebody else has to look at the pulse.
     """
+    global _timed_in
+    here = threading.get_ident()
+    if _timed_in == here or threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
+        yield
+        return
+    old = signal.signal(signal.SIGALRM, _ring)
+    _timed_in = here
+    try:
+        yield
+    finally:
+        _timed_in = 0
+        signal.signal(signal.SIGALRM, old)
+
+
+class _Guard:
+    """Around a call of a task: whatever goes wrong inside, or takes too long, becomes a `TaskFault`."""
 
     def __init__(self, stream: EnvStream, call: int):
         self._stream, self._call = stream, call
-        main = threading.current_thread() is threading.main_thread() and hasattr(signal, "setitimer")
-        self._seconds = stream.time_limit if main and stream.time_limit < math.inf else 0.0
-        self._old: Any = None
+        self._timed = False
+        self._own: contextlib.ExitStack | None = None
 
     def __enter__(self) -> None:
-        self._stream._tell(self._call)
-        if self._seconds:
-            self._old = signal.signal(signal.SIGALRM, _ring)
-            signal.setitimer(signal.ITIMER_REAL, self._seconds)
+        stream = self._stream
+        stream._tell(self._call)
+        self._timed = stream.time_limit < math.inf
+        if self._timed:
+            if _timed_in != threading.get_ident():
+                self._own = contextlib.ExitStack()
+                self._own.enter_context(timed())
+                self._timed = _timed_in == threading.get_ident()
+            if self._timed:
+                signal.setitimer(signal.ITIMER_REAL, stream.time_limit)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if self._seconds:
+        if self._timed:
             try:
                 signal.setitimer(signal.ITIMER_REAL, 0.0)
             except _Late as late:  # it rang just now
                 error = error or late
-            signal.signal(signal.SIGALRM, self._old)
+        if self._own is not None:
+            self._own.close()
+            self._own = None
         self._stream._tell(0)
-        if isinstance(error, Exception | _Late):
+        if error is not None and isinstance(error, Exception | _Late):
             raise self._stream._fault(self._call, error) from error
 
 
@@ -193,6 +223,8 @@ def _ring(*_: Any) -> None:
 
 
 def _number(name: str, value: Any) -> float:
+    if type(value) is float and math.isfinite(value):
+        return value
     array = np.asarray(value)
     if array.shape != () or array.dtype.kind not in "biuf":
         raise TaskError(f"{name} must be one number, got {_brief(value)}; return a float")
@@ -203,6 +235,8 @@ def _number(name: str, value: Any) -> float:
 
 
 def _flag(name: str, value: Any) -> bool:
+    if value is True or value is False:
+        return value
     if isinstance(value, bool | np.bool_):
         return bool(value)
     if isinstance(value, np.ndarray) and value.shape == () and value.dtype == bool:

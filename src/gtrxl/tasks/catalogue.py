@@ -80,6 +80,18 @@ _TASKS = {
     "numpad-4x4": _sphere("the same over 4 x 4 pads", size=4),
     "t-maze": TaskEntry("t_maze", "TMaze", "keep one sign along a corridor, then turn as it said", gym="t-maze"),
     "recall": TaskEntry("recall", "Recall", "keep several cards for a while, then name those asked for", gym="recall"),
+    "passive-t-maze": TaskEntry(
+        "others.passive_t_maze", "PassiveTMaze", "the T-maze of Ni et al.: walk on without delay, then turn", gym="passive-t-maze"
+    ),
+    "repeat-previous": TaskEntry(
+        "others.repeat", "RepeatPrevious", "POPGym's: name the suit of k - 1 cards ago, at every step", gym="repeat-previous"
+    ),
+    "repeat-first": TaskEntry("others.repeat", "RepeatFirst", "POPGym's: name the suit of the first card", gym="repeat-first"),
+    "autoencode": TaskEntry("others.autoencode", "Autoencode", "POPGym's: watch a deck, name it backwards", gym="autoencode"),
+    "count-recall": TaskEntry(
+        "others.counting", "CountRecall", "POPGym's: how many of a kind were dealt so far", gym="count-recall"
+    ),
+    "higher-lower": TaskEntry("others.counting", "HigherLower", "POPGym's: guess the next card's rank", gym="higher-lower"),
 }
 
 _LEVELS = {

@@ -3,6 +3,7 @@
 import functools
 import gc
 import pickle
+import signal
 import weakref
 
 import equinox as eqx
@@ -154,6 +155,21 @@ def test_a_task_that_misbehaves_is_named_in_one_line(what):
     assert said in answer.message
     assert "\n" not in answer.message
     assert "Traceback" in answer.detail
+
+
+@pytest.mark.parametrize("what", ["nothing", "sleep"])
+def test_the_alarm_is_as_it_was_after_an_unroll(what):
+    """Late calls are ended by a signal; whoever used it before has it back, whether the task answered or not."""
+    old = signal.signal(signal.SIGALRM, signal.SIG_IGN)
+    try:
+        task = GymTask("Bad", env_fn=functools.partial(Bad, what), previous="action+reward")
+        for _ in range(2):
+            answer = Actor(assignment(task, time_limit=0.3), 0).answer(agent_for(), 0)
+            assert isinstance(answer, Failure) == (what == "sleep")
+            assert signal.getsignal(signal.SIGALRM) is signal.SIG_IGN
+            assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
+    finally:
+        signal.signal(signal.SIGALRM, old)
 
 
 def test_a_task_that_cannot_be_made_is_a_failure_too():

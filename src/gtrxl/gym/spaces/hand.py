@@ -116,6 +116,8 @@ class Hand:
 
     def to_task(self, action: Any) -> Any:
         """A member of the action space."""
+        if self._one is not None and isinstance(action, np.integer):
+            return self._one.type(int(action) + self._one_start)
         discrete, continuous = self._apart(action)
         if not np.isfinite(continuous).all():
             raise TaskError(
@@ -135,12 +137,28 @@ class Hand:
     def features(self, action: Any) -> Float[np.ndarray, " F"]:
         """Choices one-hot, then numbers, clipped where the task has bounds."""
         discrete, continuous = self._apart(action)
-        told = np.zeros(self.spec.noise, np.float32)
+        told = self.nothing
         first, least, most = self._layout
         told[first + discrete] = 1.0
         if len(continuous):
             told[len(told) - len(continuous) :] = np.clip(continuous, least, most)
         return told
+
+    def tell(self, action: Any, to: np.ndarray) -> None:
+        """Writes the `features` of an action over zeros."""
+        if self._one is not None and isinstance(action, np.integer):
+            to[action] = 1.0
+        else:
+            to[:] = self.features(action)
+
+    @functools.cached_property
+    def _one(self) -> np.dtype | None:
+        """What a space of one choice is made of; None for all other spaces. Most tasks have one, and it is quickly made."""
+        return np.dtype(self.tree.dtype) if isinstance(self.tree, Choice) and not self.tree.shape else None
+
+    @functools.cached_property
+    def _one_start(self) -> int:
+        return self.leaves[0].starts[0] if isinstance(self.leaves[0], Choice) else 0
 
     @functools.cached_property
     def leaves(self) -> tuple[Leaf, ...]:

@@ -101,8 +101,11 @@ class Numbers(NumberPart):
             raise self.wrong("hold numbers", _said(value))
         if array.shape != self.shape:
             raise self.wrong(f"have shape {list(self.shape)}", _said(value))
-        with np.errstate(over="ignore"):
+        if array.dtype == np.float32:
             to[:] = array.reshape(-1)
+        else:
+            with np.errstate(over="ignore"):
+                to[:] = array.reshape(-1)
         if not np.isfinite(to).all():
             where = np.argwhere(~np.isfinite(to.reshape(self.shape)))[0].tolist()
             raise self.wrong("be finite in float32", f"{array[tuple(where)]} at {where}")
@@ -126,6 +129,11 @@ class Choices(NumberPart):
         return counts, starts, np.cumsum(counts) - counts
 
     def write(self, value: Any, to: np.ndarray) -> None:
+        if not self.shape and (type(value) is int or isinstance(value, np.integer)):  # what most tasks show, without a detour
+            at = int(value) - self.starts[0]
+            if 0 <= at < self.counts[0]:
+                to[at] = 1.0
+                return
         array = _array(value)
         if array.dtype.kind not in "iu":
             raise self.wrong("be whole" if self.shape else "be a whole number", _said(value))
@@ -229,7 +237,9 @@ class Lens:
 
     def __call__(self, observation: Any, *, action: Any = None, reward: float = 0.0) -> Any:
         """One observation as arrays; a part that is not what the space says raises a `TaskError` that names it."""
-        seen = functools.reduce(lambda seen, view: view(seen), self.views, observation)
+        seen = observation
+        for view in self.views:
+            seen = view(seen)
         try:
             return self._read(seen, action=action, reward=reward)
         except _PartError as error:
@@ -252,8 +262,7 @@ class Lens:
             elif isinstance(part, Picture | Words):
                 others[part.name] = part.read(value)
         if self.previous != "none" and action is not None:
-            told = self.hand.features(action)
-            vector[at : at + len(told)] = told
+            self.hand.tell(action, vector[at : at + self.hand.spec.noise])
             if self.previous == "action+reward":
                 if not math.isfinite(reward):
                     raise TaskError(f"a reward must be finite, got {reward}; the task's step gave it")
