@@ -106,6 +106,7 @@ class Conductor:
         streams: int,
         tasks: int,
         restarts: int,
+        ahead: int = 1,
         losses: Losses | None = None,
         say: Callable[[str], None] = lambda _: None,
     ):
@@ -121,11 +122,12 @@ class Conductor:
         self._restarts = restarts
         self._period = update.learner.target_period
         self._packets = streams // tasks
-        self.most = self._packets * (1 + self._period)
+        batches = self._period + ahead
+        self.most = self._packets * batches
         """Unrolls under way."""
         if fleet.size > self.most:
             raise RunError(
-                f"actors must be at most {self.most}, (1 + target_period) x streams / tasks of an actor, got {fleet.size}; "
+                f"actors must be at most {self.most}, {batches} x streams / tasks of an actor, got {fleet.size}; "
                 "more would only wait: use more --streams"
             )
         self._asked = [0] * fleet.size
