@@ -82,7 +82,7 @@ def train(
     if env_fn is not None:
         changes["task"] = given_task(env_fn).name
     if config is None:
-        config = defaults(**{name: changes[name] for name in ("task", "core", "algorithm") if name in changes})
+        config = defaults(**{name: changes[name] for name in ("task", "core", "algorithm", "streams") if name in changes})
     config = settings.change(config, changes)
     outputs = Outputs(quiet=quiet, board=board, wandb=wandb, callback=callback)
     return begin(engine_of(config, env_fn), run, outputs)
