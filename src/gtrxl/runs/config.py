@@ -162,7 +162,8 @@ class Config(Generic[L]):
     core_args: tuple[str, ...] = ()
     """What your own core is made with besides --net's sizes: key=value, as many as you like."""
     algorithm: str = "vmpo"
-    """How to learn: vmpo, ppo, vtrace, or your own: package.module:Class; --learner has its settings."""
+    """How to learn: vmpo, ppo (the default of Gymnasium tasks), vtrace, or your own: package.module:Class; --learner has its
+    settings."""
     seed: int = 0
     """Decides the first weights, the task's and the policy's random numbers."""
     steps: int = 3_000_000

@@ -7,7 +7,8 @@ unroll that begins has weights of at most P - 1 updates ago. From then on it wai
 unrolls are under way (being acted, or waiting to be learned from), so at most P updates come before its own. Hence the lag, the
 updates between an unroll's weights and the update that learns from it, is at most 2 P - 1: an unroll is learned from at most one
 period after its weights were the newest. With P = 1 that is 1: a batch is acted while the one before is learned from. An actor
-that is slower than the others can fall further behind; its packets are dropped and counted.
+that is slower than the others can fall further behind; its packets are dropped and counted. Without playing ahead there are
+never more than P B / K under way; with P = 1 an unroll is then of the weights that learn from it.
 
 Nothing else waits either: an actor has one unroll in its hands and one more asked for at most. So memory is bounded, and a slow
 learner slows the actors down.
