@@ -266,7 +266,7 @@ def _loop(config: configs.Config[Any], task: GymTask) -> Iterator[Loop]:
 
 def _config(task: GymTask, core: str, *, streams: int, unroll: int, actors: int) -> configs.Config[Any]:
     changes = {"streams": streams, "unroll": unroll, "fleet": {"actors": actors}}
-    return share_out(configs.change(configs.defaults(task=task.name, core=core), changes), GymTasks(task))
+    return share_out(configs.change(configs.defaults(task=task.name, core=core, algorithm="vmpo"), changes), GymTasks(task))
 
 
 def ceiling(*, actors: int, tasks: int, seconds: float) -> float:

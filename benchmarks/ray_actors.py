@@ -68,7 +68,7 @@ def main(settings: Settings) -> None:
     """Both engines, each core."""
     rows = []
     for core in settings.cores:
-        config = defaults(task=settings.task, core=core)
+        config = defaults(task=settings.task, core=core, algorithm="vmpo")
         task = parse(config.task)
         agent = jax.tree.map(np.asarray, make_agent(config, task.spaces(), jax.random.key(0)))
         assignment = Assignment(task=task, streams=settings.tasks, steps=settings.unroll, seed=0)

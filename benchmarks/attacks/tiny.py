@@ -39,7 +39,7 @@ def actors_settings(task: str = "gym:CartPole-v1", *, reports: int = 10, actors:
     frames = ACTING["streams"] * ACTING["unroll"]
     fleet = {"actors": actors, "tasks": ACTING["streams"] // actors, **changes.pop("fleet", {})}
     return {
-        "task": task, "core": "lstm", **ACTING, "reports": reports, "checkpoint_every": 1, "fleet": fleet,
+        "task": task, "core": "lstm", "algorithm": "vmpo", **ACTING, "reports": reports, "checkpoint_every": 1, "fleet": fleet,
         "steps": frames * PERIOD * reports, "net": NET, "learner": {"target_period": PERIOD},
     } | changes  # fmt: skip
 

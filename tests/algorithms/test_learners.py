@@ -188,3 +188,21 @@ def test_the_half_is_of_the_whole_batch():
     batch["reward"] = 0.1 * better
     _, _, gradients = run("vmpo", batch)
     np.testing.assert_array_equal(np.asarray(gradients["log_prob"]) != 0, better >= batches.B * batches.T // 2)
+
+
+def test_ppo_does_not_blow_up_differences_that_are_small_beside_the_returns():
+    """A batch without a reward: its advantages are a hundredth of the returns' spread. They count less, or like any others."""
+    batch = batches.make(all_valid=True)
+    quiet = batch | {name: 0.01 * batch[name] for name in ("reward", "value", "behaviour_value")}
+    quiet |= {"shift": np.zeros(batches.B), "scale": np.ones(batches.B)}
+    loud = quiet | {name: 100 * quiet[name] for name in ("reward", "value", "behaviour_value")}
+
+    def slope(learner, of):
+        by_inputs = batches.loss_and_gradients(learner, {}, batches.inputs(of))[2][1]
+        return np.asarray(by_inputs.log_prob)
+
+    usual, bounded = PPO(entropy_cost=0.0), PPO(entropy_cost=0.0, least_spread=0.5)
+    np.testing.assert_allclose(slope(usual, quiet), slope(usual, loud), rtol=1e-3, atol=1e-6)
+    np.testing.assert_allclose(slope(bounded, loud), slope(usual, loud), rtol=1e-3, atol=1e-6)
+    share = np.abs(slope(bounded, quiet)).max() / np.abs(slope(usual, quiet)).max()
+    assert 0.005 < share < 0.1

@@ -172,3 +172,27 @@ def test_a_dict_of_both_is_a_hybrid_policy(parts):
 def test_other_dicts_are_refused_in_one_line(space):
     with pytest.raises(AgentError, match=r'must be a Dict of "discrete" .* and "continuous" .*, got .*; name and shape them so'):
         Head(gymnasium.spaces.Dict(space))
+
+
+def test_noise_that_lasts_is_as_large_at_each_step_and_alike_from_one_to_the_next():
+    head, steps = Head(gymnasium.spaces.Box(-1, 1, (2,))), 8
+    drawn = head.noise(jax.random.key(0), (20_000,))
+    lasting = np.asarray(head.lasting(drawn, steps))
+    assert lasting.shape == (20_000 - steps + 1, 2)
+    np.testing.assert_allclose(lasting.std(axis=0), 1.0, atol=0.06)
+    for apart in (1, 4, 7, 8, 20):
+        alike = np.mean(lasting[apart:] * lasting[:-apart])
+        assert alike == pytest.approx(max(0.0, 1 - apart / steps), abs=0.07)
+    np.testing.assert_array_equal(head.lasting(drawn, 1), drawn)
+
+
+def test_choices_are_drawn_anew_at_every_step():
+    drawn = Head(gymnasium.spaces.Discrete(3)).noise(jax.random.key(0), (9,))
+    np.testing.assert_array_equal(Head(gymnasium.spaces.Discrete(3)).lasting(drawn, 4), drawn[:6])
+    both = Head(
+        gymnasium.spaces.Dict(discrete=gymnasium.spaces.MultiDiscrete([2, 3]), continuous=gymnasium.spaces.Box(-1, 1, (2,)))
+    )
+    noise = both.noise(jax.random.key(0), (9,))
+    lasting = both.lasting(noise, 4)
+    np.testing.assert_array_equal(lasting["discrete"], noise["discrete"][:6])
+    np.testing.assert_allclose(lasting["continuous"][0], noise["continuous"][:4].sum(axis=0) / 2, rtol=1e-5)

@@ -134,13 +134,51 @@ def test_what_a_file_leaves_out_has_the_default_of_its_task_core_and_algorithm(t
 def test_a_run_of_an_older_version_is_what_it_was(tmp_path):
     """It wrote all settings that there were. What has become a setting since is as it was then, whatever is usual now."""
     path = tmp_path / "config.json"
-    for task in ("grid-numpad", "gym:CartPole-v1"):
-        before = {"net": {"output_norm": False}, "learner": {"adam_epsilon": 1e-8}, "final_rate": 1.0}
-        config = configs.change(defaults(task=task), before)
+    tasks = ("grid-numpad", "gym:CartPole-v1", "gym:MountainCarContinuous-v0")
+    for task, algorithm in itertools.product(tasks, ("vmpo", "ppo")):
+        learner = {"adam_epsilon": 1e-8} | ({"least_spread": 0.0} if algorithm == "ppo" else {})
+        before = {"net": {"output_norm": False}, "learner": learner, "gym": {"noise_steps": 1}, "fleet": {"ahead": 1}}
+        config = configs.change(defaults(task=task, algorithm=algorithm), {**before, "final_rate": 1.0})
         written = configs.as_dict(config)
-        del written["net"]["output_norm"], written["learner"]["adam_epsilon"], written["final_rate"]
+        for part, names in before.items():
+            written[part] = {name: value for name, value in written[part].items() if name not in names}
+        del written["final_rate"]
         path.write_text(json.dumps(written))
         assert configs.read(path) == config
+
+
+def test_gymnasium_tasks_are_learned_by_ppo_unless_another_is_named(tmp_path):
+    config = defaults(task="gym:CartPole-v1")
+    assert (config.algorithm, config.fleet.ahead, config.learner.epochs) == ("ppo", 0, 10)
+    named = defaults(task="gym:CartPole-v1", algorithm="vmpo")
+    assert (named.algorithm, named.streams, named.unroll, named.discount, named.fleet.ahead) == ("vmpo", 16, 32, 0.97, 1)
+    path = tmp_path / "by_hand.json"
+    path.write_text(json.dumps({"task": "gym:CartPole-v1", "learner": {"clip": 0.1}}))
+    assert configs.read(path) == configs.change(config, {"learner": {"clip": 0.1}})
+    assert configs.read(path, algorithm="ppo") == configs.read(path)
+    assert configs.read(path, algorithm="vmpo").learner == named.learner
+    for other in ("grid-numpad", "t-maze", "dmlab:rooms_watermaze"):
+        assert defaults(task=other).algorithm == "vmpo"
+    for task in ("gym:CartPole-v1", "gym:Pendulum-v1"):
+        paper = defaults(task=task, preset="paper")
+        assert paper == defaults(task=task, algorithm="vmpo", preset="paper")
+        assert (paper.streams, paper.unroll, paper.learner, paper.fleet.ahead) == (128, 95, VMPO.paper("numpad"), 1)
+
+
+def test_what_a_known_gymnasium_task_needs_is_all_that_is_different_there():
+    usual = defaults(task="gym:CartPole-v1")
+    pendulum = configs.change(usual, {"task": "gym:Pendulum-v1", "discount": 0.95, "learner": {"entropy_cost": 0.01}})
+    assert defaults(task="gym:Pendulum-v1") == pendulum
+    rare = {"popart_step": 1e-4, "learner": {"entropy_cost": 0.01, "least_spread": 0.5}, "gym": {"noise_steps": 16}}
+    assert defaults(task="gym:MountainCarContinuous-v0") == configs.change(
+        usual, {"task": "gym:MountainCarContinuous-v0", **rare}
+    )
+
+
+@pytest.mark.parametrize(("streams", "minibatches"), [(1, 1), (2, 2), (6, 2), (7, 1), (12, 4)])
+def test_minibatches_that_nobody_asked_for_divide_the_streams_that_somebody_did(streams, minibatches):
+    config = defaults(task="gym:CartPole-v1", streams=streams)
+    assert (config.streams, config.learner.minibatches) == (streams, minibatches)
 
 
 def test_a_file_read_for_another_algorithm_keeps_all_but_the_learner(tmp_path):

@@ -22,7 +22,7 @@ NET = Net(layers=1, width=8, heads=1, head_dim=8, mlp=8, memory=4, torso=8, hidd
 
 @functools.cache
 def agent_for(core="lstm", seed=0, task=TASK):
-    config = dataclasses.replace(defaults(task="gym:CartPole-v1", core=core), net=NET)
+    config = dataclasses.replace(defaults(task="gym:CartPole-v1", core=core, algorithm="vmpo"), net=NET)
     return jax.device_get(make_agent(config, task.spaces(), jax.random.key(seed)))
 
 

@@ -104,7 +104,7 @@ def killed(folder: str) -> None:
 
     Checkpoints.save, metrics.Metrics.write = noting_save, fatal_write
     config = dataclasses.replace(
-        defaults(task="gym:CartPole-v1", core="lstm"),
+        defaults(task="gym:CartPole-v1", core="lstm", algorithm="vmpo"),
         net=Net(layers=1, width=8, torso=8, hidden=8),
         learner=VMPO(target_period=2),
         fleet=FleetSettings(engine="ray", actors=2, tasks=2),

@@ -29,6 +29,9 @@ class PPO(Learner):
     """How far the ratio of new to old probability pays: no further than 1 +- clip."""
     entropy_cost: float = 0.01
     """Weight of the entropy bonus."""
+    least_spread: float = 0.0
+    """Advantages are divided by their spread in a batch, or by this share of the returns' spread (PopArt's) if that is more:
+    where rewards are rare, most batches have none, and small differences should not count like a reward."""
     value_cost: float = 0.5
     """Weight of half the mean squared error of the value."""
 
@@ -36,6 +39,7 @@ class PPO(Learner):
         super().__post_init__()
         positive("clip", self.clip, hint="0.2 is usual")
         between("entropy_cost", self.entropy_cost, least=0.0, hint="0 gives no bonus, 0.01 is usual")
+        between("least_spread", self.least_spread, least=0.0, hint="0 divides by what there is, 0.5 suits rare rewards")
         between("value_cost", self.value_cost, least=0.0, hint="0.5 is usual")
 
     def targets(self, inputs: Inputs) -> Float[Array, "B T"]:
@@ -48,7 +52,7 @@ class PPO(Learner):
         target = inputs.normalised(self.targets(inputs))
         raw = jax.lax.stop_gradient(target - inputs.behaviour_value[:, :-1])
         spread = jnp.sqrt(masked.variance(raw, valid))
-        advantage = masked.only(raw - masked.mean(raw, valid), valid) / (spread + 1e-8)
+        advantage = masked.only(raw - masked.mean(raw, valid), valid) / (jnp.maximum(spread, self.least_spread) + 1e-8)
         log_ratio = masked.only(inputs.log_prob - jax.lax.stop_gradient(inputs.behaviour_log_prob), valid)
         ratio = jnp.exp(log_ratio)
         surrogate = jnp.minimum(ratio * advantage, jnp.clip(ratio, 1 - self.clip, 1 + self.clip) * advantage)

@@ -80,7 +80,7 @@ class Train:
 
     @staticmethod
     def parse(argv: Sequence[str]) -> Any:
-        """The command of a line. Defaults depend on task, core and algorithm, so these are looked for first."""
+        """The command of a line. Defaults depend on task, core, algorithm and streams, so these are looked for first."""
         from gtrxl import names
         from gtrxl.runs import settings
         from gtrxl.runs.errors import RunError
@@ -100,10 +100,16 @@ class Train:
         chosen = {name: value for name in ("core", "algorithm", "preset") if (value := given(f"--{name}")) is not None}
         if file is not None and "preset" in chosen:
             raise RunError("--config and --preset both say where settings begin; give one of them")
-        guess = argv[0] if argv and not argv[0].startswith("-") else None
+        guess = (
+            argv[0]
+            if argv and not argv[0].startswith("-")
+            else next((word for word in argv if word.startswith(("gym:", "env:"))), None)
+        )
+        streams = given("--streams") or ""
         while True:
             if file is None:
-                base = defaults(**chosen, **({} if guess is None else {"task": guess}))  # pyright: ignore[reportArgumentType]
+                begin: dict[str, Any] = chosen | ({} if guess is None else {"task": guess})
+                base = defaults(**begin, streams=int(streams) if streams.isdecimal() and len(streams) < 10 else None)
             else:
                 base = settings.read(Path(file), algorithm=chosen.get("algorithm"), trust="--trust" in argv)
                 if "--trust" not in argv and given("--address") is None:

@@ -15,7 +15,7 @@ import importlib
 import importlib.util
 import re
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 import cloudpickle
@@ -50,6 +50,36 @@ KNOWN = {"gtrxl", "gymnasium", *(module for module, _ in PACKAGES.values())}
 
 UNKNOWN = types.MappingProxyType({"eps_eta": 0.1, "eps_alpha": 0.05, "alpha_init": 0.3, "lam": 0.95})
 """V-MPO for a task that nothing is known about."""
+WITH_PPO: Mapping[str, Any] = types.MappingProxyType(
+    {
+        "streams": 8,
+        "unroll": 128,
+        "discount": 0.99,
+        "final_rate": 0.0,
+        "popart_step": 3e-4,
+        "learner": {"learning_rate": 3e-4, "adam_epsilon": 1e-5, "epochs": 10, "entropy_cost": 0.003},
+        "fleet": {"ahead": 0},
+    }
+)
+"""PPO for a task that nothing is known about: much is learned from few frames, which are what takes time here."""
+KNOWN_IDS: Mapping[str, Mapping[str, Any]] = types.MappingProxyType(
+    {
+        r"Pendulum-": {"discount": 0.95, "learner": {"entropy_cost": 0.01}},
+        r"MountainCarContinuous-": {
+            "popart_step": 1e-4,
+            "learner": {"entropy_cost": 0.01, "least_spread": 0.5},
+            "gym": {"noise_steps": 16},
+        },
+    }
+)
+"""Which ids begin so -> what is learned better with other settings of PPO (docs/log.md has the runs that found them)."""
+
+
+def with_ppo(id: str) -> Mapping[str, Any]:
+    """Settings of PPO for an id, as `TaskDefaults` has them."""
+    known = next((own for begin, own in KNOWN_IDS.items() if re.match(begin, id)), {})
+    parts = {name: {**WITH_PPO.get(name, {}), **own} for name, own in known.items() if isinstance(own, Mapping)}
+    return {**WITH_PPO, **known, **parts}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,7 +164,7 @@ class GymTask:
 
     def defaults(self) -> TaskDefaults:
         """Settings for a task that nothing is known about."""
-        return TaskDefaults(steps=500_000, memory=64, vmpo=UNKNOWN)
+        return TaskDefaults(steps=500_000, memory=64, vmpo=UNKNOWN, algorithm="ppo", with_ppo=with_ppo(self.id))
 
     def held_out(self) -> "GymTask":
         """What a trained agent is scored on: the task itself, unless there are levels kept for that."""

@@ -215,6 +215,21 @@ class Head(eqx.Module):
             noise["continuous"] = jax.random.normal(number_key, (*shape, self.spec.continuous))
         return noise
 
+    def lasting(self, noise: PyTree[Float[Array, "T ..."]], steps: int) -> PyTree[Float[Array, "T_left ..."]]:
+        """Noise of T steps in a row -> of T - `steps` + 1: that of numbers is a sum of `steps` draws at unit size, so that
+        each step's is as likely as before and lasts for some steps. Choices keep theirs."""
+
+        def over(leaf: Array) -> Array:
+            left = len(leaf) - steps + 1
+            return jnp.sum(leaf[np.arange(left)[:, None] + np.arange(steps)], axis=1) / math.sqrt(steps)
+
+        def first(leaf: Array) -> Array:
+            return leaf[: len(leaf) - steps + 1]
+
+        if self.spec.kind != "hybrid":
+            return (over if self.spec.kind == "gaussian" else first)(noise)
+        return {name: (over if name == "continuous" else first)(leaf) for name, leaf in noise.items()}
+
     def _gaussian(self, numbers: Float[Array, "*n W"]) -> Gaussian:
         mean, raw = jnp.split(numbers, 2, axis=-1)
         shift = math.log(math.expm1(self.first_scale - LEAST_SCALE))

@@ -26,7 +26,7 @@ CHANNELS: dict[str, tuple[int, ...]] = {"tiny": (8, 16, 16), "small": SMALL_CHAN
 """Of the sections of the ResNet, by name."""
 
 
-MOST_LAYERS, MOST, MOST_STEPS, LONGEST_CALL, LONGEST_WORD = 1024, 2**20, 10**15, 10**7, 100
+MOST_LAYERS, MOST, MOST_STEPS, LONGEST_CALL, LONGEST_WORD, LONGEST_NOISE = 1024, 2**20, 10**15, 10**7, 100, 1024
 """What is larger than any machine that there is can only be a mistake, or meant to hang who reads it."""
 
 
@@ -93,7 +93,7 @@ class Net:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GymSettings:
-    """Gymnasium tasks (gym:ID): what the agent is shown."""
+    """Gymnasium tasks (gym:ID): what the agent is shown, and how it tries things."""
 
     mask_velocity: bool = False
     """Hide the velocities of a classic control task, so that it must be remembered where things were."""
@@ -101,6 +101,14 @@ class GymSettings:
     """What is added to every observation: nothing, the previous action, or that and the reward it brought."""
     raw_numbers: bool = False
     """Take the floats of an observation as they are, not brought to a common size by their running mean and spread."""
+    noise_steps: int = 1
+    """Steps that the noise of continuous actions lasts in training, so that trying things goes somewhere; 1 draws it anew each
+    time."""
+
+    def __post_init__(self):
+        if self.noise_steps < 1:
+            raise RunError(f"noise_steps must be at least 1, got {self.noise_steps}; 1 draws noise anew at every step")
+        _not_beyond(self, LONGEST_NOISE, "noise_steps")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -114,6 +122,9 @@ class FleetSettings:
     """Processes that step tasks; 0 is one for each core of this machine."""
     tasks: Annotated[int, tyro.conf.arg(name="tasks-per-actor")] = 0
     """Tasks that each actor steps side by side; 0 shares the streams out among the actors."""
+    ahead: int = 1
+    """Batches that actors play ahead while the learner learns: 1 is faster, and what is learned from is one target period older;
+    0 waits for new weights."""
     time_limit: float = 120.0
     """Seconds that one call of a task may take before its actor is restarted."""
     restarts: int = 10
@@ -127,6 +138,10 @@ class FleetSettings:
                 default = getattr(FleetSettings, name)
                 raise RunError(f"{name} must be at least {least}, got {getattr(self, name)}; the default is {default}")
         _not_beyond(self, MOST, "actors", "tasks", "restarts")
+        if self.ahead not in (0, 1):
+            raise RunError(
+                f"ahead must be 0 or 1, got {reprlib.repr(self.ahead)}; what is older than one target period is not learned from"
+            )
         if not 0 < self.time_limit < math.inf:
             raise RunError(f"time_limit must be more than 0 seconds, got {self.time_limit}; the default is 120")
         _not_beyond(self, LONGEST_CALL, "time_limit")
@@ -147,7 +162,8 @@ class Config(Generic[L]):
     core_args: tuple[str, ...] = ()
     """What your own core is made with besides --net's sizes: key=value, as many as you like."""
     algorithm: str = "vmpo"
-    """How to learn: vmpo, ppo, vtrace, or your own: package.module:Class; --learner has its settings."""
+    """How to learn: vmpo, ppo (the default of Gymnasium tasks), vtrace, or your own: package.module:Class; --learner has its
+    settings."""
     seed: int = 0
     """Decides the first weights, the task's and the policy's random numbers."""
     steps: int = 3_000_000

@@ -8,10 +8,10 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from gtrxl.algorithms import VMPO
+from gtrxl.algorithms import PPO, VMPO
 from gtrxl.algorithms.catalogue import learner_class
 from gtrxl.cores.catalogue import core_arguments
-from gtrxl.runs.config import Config, Net
+from gtrxl.runs.config import Config, FleetSettings, GymSettings, Net
 from gtrxl.runs.errors import RunError
 from gtrxl.runs.tasks import RunTasks, run_tasks
 
@@ -42,13 +42,24 @@ SLOW_CALLS = 900.0
 
 
 def defaults(
-    *, task: str = "grid-numpad", core: str = "gtrxl-gru", algorithm: str = "vmpo", preset: str = "small"
+    *,
+    task: str = "grid-numpad",
+    core: str = "gtrxl-gru",
+    algorithm: str | None = None,
+    preset: str = "small",
+    streams: int | None = None,
 ) -> Config[Any]:
-    """What is known to work for a task and a core; the preset `paper` has the paper's sizes and settings."""
+    """What is known to work for a task and a core; the preset `paper` has the paper's sizes and settings. Without an algorithm it
+    is the one that the task is known to be learned with, or the paper's. With so many `streams`, minibatches that divide them."""
     if preset not in PRESETS:
         raise RunError(f"preset must be one of {', '.join(PRESETS)}, got {preset!r}; small learns on a laptop")
     learned = run_tasks(task)
+    if algorithm is None:
+        algorithm = Config.algorithm if preset == "paper" else learned.defaults.algorithm
     config = PRESETS[preset](learned, {"task": task, "core": core, "algorithm": algorithm})
+    if isinstance(streams, int) and streams > 0:
+        learner = dataclasses.replace(config.learner, minibatches=math.gcd(config.learner.minibatches, streams))
+        config = dataclasses.replace(config, streams=streams, learner=learner)
     if learned.alone:
         config = dataclasses.replace(config, fleet=dataclasses.replace(config.fleet, time_limit=SLOW_CALLS))
     return config
@@ -58,14 +69,17 @@ def _small(learned: RunTasks, chosen: dict[str, str]) -> Config[Any]:
     """Found to learn on a CPU."""
     known, kind = learned.defaults, learner_class(chosen["algorithm"])
     window = looks_back(chosen["core"])
-    own: dict[str, Any] = {**known.vmpo, **({} if window else known.recurrent)} if issubclass(kind, VMPO) else {}
-    learner = kind(**own)
+    own: dict[str, Any] = {"learner": {**known.vmpo, **({} if window else known.recurrent)}} if issubclass(kind, VMPO) else {}
+    own = dict(known.with_ppo) if issubclass(kind, PPO) else own
+    learner = kind(**own.pop("learner", {}))
     net = _SMALL if window else _SMALL_RECURRENT
-    sizes: dict[str, Any] = {"streams": Config.streams, **known.sizes}
+    records: dict[str, Any] = {"gym": GymSettings(**own.pop("gym", {})), "fleet": FleetSettings(**own.pop("fleet", {}))}
+    sizes: dict[str, Any] = {"streams": Config.streams, **known.sizes, **own}
     sizes["streams"] = _fitting(sizes["streams"], learned, learner.minibatches)
     return Config(
         **chosen,
         **sizes,
+        **records,
         net=dataclasses.replace(net, memory=known.memory),
         learner=learner,
     )

@@ -63,6 +63,28 @@ def late(rows: Sequence[Mapping[str, Any]]) -> float | None:
     return sum(row["return_mean"] * row["episodes"] for row in last) / episodes if episodes else None
 
 
+FAIR = 20
+"""Episodes whose mean tells one agent from another; a report of a short run may have one or none."""
+
+
+def recent(rows: Sequence[Mapping[str, Any]]) -> float | None:
+    """The mean return of the newest episodes: of the last report, and of as many before it as it takes to have 20 of them.
+    None if none ended.
+
+    >>> recent([{"return_mean": 500.0, "episodes": 1}, {"return_mean": 20.0, "episodes": 19}])
+    44.0
+    >>> recent([{"return_mean": 500.0, "episodes": 1}, {"return_mean": 20.0, "episodes": 20}])
+    20.0
+    """
+    total, episodes = 0.0, 0
+    for row in reversed(rows):
+        if row["return_mean"] is not None:
+            total, episodes = total + row["return_mean"] * row["episodes"], episodes + row["episodes"]
+        if episodes >= FAIR:
+            break
+    return total / episodes if episodes else None
+
+
 HELD, REPORTS = 0.95, 5
 """A run has arrived when so many reports in a row are at this share of its best."""
 

@@ -15,7 +15,7 @@ from gtrxl import names
 from gtrxl.algorithms import LEARNERS, Learner
 from gtrxl.algorithms.catalogue import learner_class
 from gtrxl.runs import sealed
-from gtrxl.runs.config import PARTS, Config, Net
+from gtrxl.runs.config import PARTS, Config, FleetSettings, GymSettings, Net
 from gtrxl.runs.errors import RunError, first_line
 from gtrxl.runs.presets import defaults
 from gtrxl.runs.tasks import foreign, give
@@ -28,7 +28,9 @@ LONGEST_NAME = 200
 BEFORE: dict[str, dict[str, Any]] = {
     "": {"final_rate": 1.0},
     "net": {"output_norm": False},
-    "learner": {"adam_epsilon": 1e-8},
+    "learner": {"adam_epsilon": 1e-8, "least_spread": 0.0},
+    "gym": {"noise_steps": 1},
+    "fleet": {"ahead": 1},
 }
 """By part, settings that older versions did not have, and what they did."""
 
@@ -55,9 +57,7 @@ def read(path: Path, *, algorithm: str | None = None, trust: bool = False, remed
         raise RunError(f"there is no file {path}; a run keeps its settings in RUN/config.json")
     _check_file(path)
     data = sealed.read(path, remedy=remedy or "RUN/config.json of any run shows the form")
-    if algorithm is not None and algorithm != data.get("algorithm", Config.algorithm):
-        data = {name: value for name, value in data.items() if name != "learner"} | {"algorithm": algorithm}
-    return checked(data, where=str(path), trust=trust)
+    return checked(data, where=str(path), algorithm=algorithm, trust=trust)
 
 
 def _check_file(path: Path) -> None:
@@ -72,17 +72,23 @@ def _check_file(path: Path) -> None:
             raise RunError(f"{path} must be a file, got a pipe or a device; RUN/config.json of any run shows the form")
 
 
-def checked(data: Mapping[str, Any], *, where: str, trust: bool = False) -> Config[Any]:
+def checked(data: Mapping[str, Any], *, where: str, algorithm: str | None = None, trust: bool = False) -> Config[Any]:
     """The settings that some data is, taken from a place that may be a stranger's; see `read`."""
     first = {name: data[name] for name in ("task", "core", "algorithm") if name in data}
     for name, value in first.items():
         if not isinstance(value, str):
             said = reprlib.repr(value)
             raise RunError(f"{name} in {where} must be str, got {said}; the default is {getattr(Config, name)!r}")
+    usual = first.get("algorithm")
+    first |= {} if algorithm is None else {"algorithm": algorithm}
     if not trust:
         _ask_for_trust(first, where)
     try:
-        return change(defaults(**first), _completed(data), where=where)
+        base = defaults(**first)
+        if algorithm is not None and algorithm != (usual or base.tasks.defaults.algorithm):
+            data = {name: value for name, value in data.items() if name != "learner"}
+        data = {**data, "algorithm": base.algorithm}
+        return change(base, _completed(data), where=where)
     except TypeError as error:  # a list where a number should be, and the like
         raise RunError(f"{where} must hold settings of the right kinds: {first_line(error)}; a new run's shows them") from error
 
@@ -92,11 +98,13 @@ def _completed(data: Mapping[str, Any]) -> Mapping[str, Any]:
 
     Such a file has every other setting. A file that somebody wrote by hand, with a few, has today's defaults.
     """
-    kinds = {"": Config, "net": Net, "learner": learner_class(data.get("algorithm", Config.algorithm))}
+    kinds = {"": Config, "net": Net, "learner": learner_class(data["algorithm"]), "gym": GymSettings, "fleet": FleetSettings}
     whole = dict(data)
     for part, before in BEFORE.items():
         there = whole.get(part) if part else data
-        others = {field.name for field in dataclasses.fields(kinds[part])} - set(before)
+        fields = {field.name for field in dataclasses.fields(kinds[part])}
+        before = {name: value for name, value in before.items() if name in fields}
+        others = fields - set(before)
         if isinstance(there, Mapping) and others <= set(there):
             whole = {**before, **whole} if not part else {**whole, part: {**before, **there}}
     return whole

@@ -3,7 +3,7 @@
 import dataclasses
 import types
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,6 +27,10 @@ class TaskDefaults:
     """Settings of V-MPO."""
     recurrent: Mapping[str, float] = dataclasses.field(default_factory=lambda: types.MappingProxyType({}))
     """Those of them that are others for cores that keep no window of steps (LSTM, GRU)."""
+    algorithm: str = "vmpo"
+    """What learns it."""
+    with_ppo: Mapping[str, Any] = dataclasses.field(default_factory=lambda: types.MappingProxyType({}))
+    """Settings of a run with PPO, where they are others; those of `learner`, `gym` and `fleet` by name in one of these."""
     paper: Literal["numpad", "memory_maze", "dmlab30"] = "numpad"
     """Which of the paper's domains it counts as: its settings and budget are taken for `--preset paper`."""
 

@@ -19,6 +19,7 @@ from gtrxl.runs.errors import RunError, say
 from gtrxl.runs.folder import Run, Status, Which, check_new, checkpoints_of, has_begun, new_folder, next_folder
 from gtrxl.runs.metrics import Callback, Metrics, NoRows, Rows, read
 from gtrxl.runs.presets import defaults
+from gtrxl.runs.scores import recent
 from gtrxl.runs.tasks import CompiledTasks, GymTasks, RunTasks
 from gtrxl.runs.terminal import View, open_view
 from gtrxl.training import recovery
@@ -81,7 +82,7 @@ def train(
     if env_fn is not None:
         changes["task"] = given_task(env_fn).name
     if config is None:
-        config = defaults(**{name: changes[name] for name in ("task", "core", "algorithm") if name in changes})
+        config = defaults(**{name: changes[name] for name in ("task", "core", "algorithm", "streams") if name in changes})
     config = settings.change(config, changes)
     outputs = Outputs(quiet=quiet, board=board, wandb=wandb, callback=callback)
     return begin(engine_of(config, env_fn), run, outputs)
@@ -301,7 +302,7 @@ class _Session:
             stopped = hosts.anyone(stop())
             ends = done >= last or done < number * every or stopped
             if ends or number % config.checkpoint_every == 0:
-                self._save(state, done, score=None if row is None else row["return_mean"])
+                self._save(state, done, score=recent(self.reported))
             if failed is not None:
                 return state, "failed", f"{failed}; the checkpoint of update {done} is kept in {folder}"
             if done >= last:

@@ -93,9 +93,10 @@ def test_a_learner_finds_what_the_actor_found(core):
     assert_trees_close(known(empty), known(packets[0].memory))
 
 
-def test_the_cut_into_unrolls_changes_nothing():
-    short = along_time(packets_of(Actor(assignment(), 0), {0: agent_for()}, count=3))
-    long = Actor(assignment(steps=3 * STEPS), 0).unroll(agent_for(), 0).unroll
+@pytest.mark.parametrize("noise_steps", [1, 3])
+def test_the_cut_into_unrolls_changes_nothing(noise_steps):
+    short = along_time(packets_of(Actor(assignment(noise_steps=noise_steps), 0), {0: agent_for()}, count=3))
+    long = Actor(assignment(steps=3 * STEPS, noise_steps=noise_steps), 0).unroll(agent_for(), 0).unroll
     assert_trees_close(short, long)
     np.testing.assert_array_equal(short.action, long.action)
 

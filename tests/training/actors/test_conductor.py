@@ -32,7 +32,7 @@ PERIOD = 2
 
 def tiny(**changes):
     """16 frames an update, 4 updates a report, 3 reports."""
-    config = gtrxl.defaults(task="gym:Counter", core="lstm")
+    config = gtrxl.defaults(task="gym:Counter", core="lstm", algorithm="vmpo")
     fleet = FleetSettings(actors=2, tasks=2, restarts=2)
     learner = dataclasses.replace(config.learner, target_period=PERIOD)
     config = dataclasses.replace(
@@ -104,6 +104,16 @@ def test_unrolls_under_way_and_their_lag_are_bounded():
     assert len(conductor.queue) <= most
     assert max(tally.lags) == 2 * PERIOD - 1
     assert fleet.published == list(range(0, 21, PERIOD))
+
+
+def test_actors_that_wait_for_new_weights_play_with_the_newest():
+    update = update_of(tiny(learner={"target_period": 1}))
+    learning = Learning.start(update, jax.tree.map(jnp.array, agent_for()), jax.random.key(0))
+    conductor = Conductor(update, InlineFleet(assignment(), 2), streams=4, tasks=2, restarts=0, ahead=0)
+    _, tally = conductor.advance(learning, until=12)
+    assert set(tally.lags) == {0}
+    with pytest.raises(RunError, match="actors must be at most 2, 1 x streams / tasks of an actor, got 3; more would only wait"):
+        Conductor(update, InlineFleet(assignment(), 3), streams=4, tasks=2, restarts=0, ahead=0)
 
 
 def test_packets_that_come_too_late_are_dropped_and_counted():

@@ -166,7 +166,7 @@ def test_neither_actors_nor_tasks_outlive_their_learner_even_stopped_ones(tmp_pa
 def test_cartpole_end_to_end_with_one_actor_killed_on_the_way_and_one_stopped(tmp_path, monkeypatch, capsys):
     """Two actors of two tasks each: the run makes all its updates, and says what it lost."""
     monkeypatch.setattr(heartbeat, "STOPPED", 1.0)
-    config = gtrxl.defaults(task="gym:CartPole-v1", core="lstm")
+    config = gtrxl.defaults(task="gym:CartPole-v1", core="lstm", algorithm="vmpo")
     config = dataclasses.replace(
         config, net=NET, fleet=FleetSettings(actors=2, tasks=2), streams=4, unroll=8, steps=640, reports=2, checkpoint_every=1
     )

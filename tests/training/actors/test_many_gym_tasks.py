@@ -58,7 +58,7 @@ BOTH = GymSet("Counter+Rich", members=(member(Counter), member(Rich)))
 
 def tiny(**changes):
     """16 frames an update, 4 updates a report, 3 reports."""
-    config = gtrxl.defaults(task="gym:Counter", core="lstm")
+    config = gtrxl.defaults(task="gym:Counter", core="lstm", algorithm="vmpo")
     fleet = FleetSettings(actors=2, tasks=2, restarts=2)
     learner = dataclasses.replace(config.learner, target_period=PERIOD)
     sizes = {"streams": 4, "unroll": 4, "steps": 192, "reports": 3, "checkpoint_every": 2, "popart_step": 0.05}

@@ -30,7 +30,7 @@ from gtrxl.gym.spaces import Previous, Spaces
 from gtrxl.gym.spaces.hand import Hand
 from gtrxl.gym.spaces.lens import Lens
 from gtrxl.gym.spelling import Arguments, taken_apart
-from gtrxl.gym.task import GymTask
+from gtrxl.gym.task import UNKNOWN, GymTask
 from gtrxl.tasks.defaults import TaskDefaults
 from gtrxl.tasks.errors import TaskError, in_range
 from gtrxl.tasks.scale import Scale
@@ -171,8 +171,8 @@ class LabTask(GymTask):
         return told
 
     def defaults(self) -> TaskDefaults:
-        """As for any other task, and the paper's own settings for the paper's preset."""
-        return dataclasses.replace(super().defaults(), paper="dmlab30")
+        """V-MPO as for any other task, and the paper's own settings for the paper's preset."""
+        return TaskDefaults(steps=500_000, memory=64, vmpo=UNKNOWN, paper="dmlab30")
 
     def held_out(self) -> "LabTask":
         """The level that is scored, in episodes that no training has."""

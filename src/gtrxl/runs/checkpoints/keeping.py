@@ -48,8 +48,8 @@ class Checkpoints:
     ) -> None:
         """Write the arrays of `tree` as the checkpoint of `step`, then drop those no longer kept. It is on disk on return.
 
-        The highest `score` is the best; no score, or one that is not finite, is never the best. Saving the latest step again
-        replaces it. A checkpoint whose card cannot be read is left alone: nobody knows what it is worth.
+        The highest `score` is the best, of equal ones the latest; no score, or one that is not finite, is never the best. Saving
+        the latest step again replaces it. A checkpoint whose card cannot be read is left alone: nobody knows what it is worth.
         """
         if self.read_only:
             raise RunError(f"the checkpoints in {self.folder} were opened to read only; open them without read_only to save")
@@ -251,8 +251,8 @@ class Checkpoints:
 
 
 def _best(cards: Mapping[int, Card]) -> int | None:
-    scored = [(card.score, -step) for step, card in cards.items() if card.score is not None]
-    return -max(scored)[1] if scored else None
+    scored = [(card.score, step) for step, card in cards.items() if card.score is not None]
+    return max(scored)[1] if scored else None
 
 
 def _describe(array: Any) -> Array:

@@ -47,6 +47,8 @@ class Assignment:
     seed: int
     time_limit: float = 120.0
     """Seconds that one call of a task may take."""
+    noise_steps: int = 1
+    """Steps that the noise of continuous actions lasts."""
     since: int = 0
     """Updates made before these actors began: a run that goes on does not see its first episodes again."""
 
@@ -171,7 +173,7 @@ class Actor:
         """These weights act from here on, with the memory that earlier ones left."""
         spec = self._streams[0].spaces.lens.spec
         sizes = {"streams": self.assignment.streams, "steps": self.assignment.steps}
-        programs, weights = programs_for(agent, spec, **sizes)
+        programs, weights = programs_for(agent, spec, **sizes, noise_steps=self.assignment.noise_steps)
         before = self._acting
         memory = programs.start(weights) if before is None else before.programs.plain(before.weights, before.fast)
         self._acting = _Acting(programs=programs, weights=weights, version=version, fast=programs.prepare(weights, memory))
@@ -218,10 +220,20 @@ class Programs:
     take longer than a small network does.
     """
 
-    def __init__(self, structure: Any, weights: tuple[jax.ShapeDtypeStruct, ...], observation: Any, streams: int, steps: int):
+    def __init__(
+        self,
+        structure: Any,
+        weights: tuple[jax.ShapeDtypeStruct, ...],
+        observation: Any,
+        *,
+        streams: int,
+        steps: int,
+        noise_steps: int = 1,
+    ):
         self._structure = structure
         self._streams = streams
         self._steps = steps
+        self._noise_steps = noise_steps
         self._memory = jax.eval_shape(self._start, weights)
         self._fast = jax.tree.structure(jax.eval_shape(self._prepared, weights, self._memory))
         fast = jax.eval_shape(self._prepare, weights, self._memory)
@@ -262,8 +274,10 @@ class Programs:
 
     def _noise(self, weights: Sequence[Any], key: PRNGKeyArray, first: Any) -> Any:
         """Of T steps, counted from the actor's first one: how they are cut into unrolls changes nothing."""
-        head = self._agent(weights).head
-        return jax.vmap(lambda t: head.noise(jax.random.fold_in(key, first + t), (self._streams,)))(jnp.arange(self._steps))
+        head, lasts = self._agent(weights).head, self._noise_steps
+        times = jnp.arange(self._steps + lasts - 1)
+        drawn = jax.vmap(lambda t: head.noise(jax.random.fold_in(key, first + t), (self._streams,)))(times)
+        return head.lasting(drawn, lasts)
 
     def _step(
         self, weights: Sequence[Any], fast: list[Any], noise: Any, t: Any, observation: Any, reset: Any, played: Any
@@ -296,13 +310,17 @@ class Programs:
         )
 
 
-def programs_for(agent: Agent, spec: ObservationSpec, *, streams: int, steps: int) -> tuple[Programs, list[Array]]:
+def programs_for(
+    agent: Agent, spec: ObservationSpec, *, streams: int, steps: int, noise_steps: int = 1
+) -> tuple[Programs, list[Array]]:
     """An agent's compiled calls, made once for agents of one kind, and its weights as these take them."""
     leaves, structure = jax.tree.flatten(agent)
     shapes = tuple(jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves)
-    return _programs(structure, shapes, spec, streams, steps), jax.device_put(leaves)
+    return _programs(structure, shapes, spec, streams, steps, noise_steps), jax.device_put(leaves)
 
 
 @functools.lru_cache(maxsize=8)
-def _programs(structure: Any, shapes: tuple[Any, ...], spec: ObservationSpec, streams: int, steps: int) -> Programs:
-    return Programs(structure, shapes, spec.zeros(streams), streams, steps)
+def _programs(
+    structure: Any, shapes: tuple[Any, ...], spec: ObservationSpec, streams: int, steps: int, noise_steps: int
+) -> Programs:
+    return Programs(structure, shapes, spec.zeros(streams), streams=streams, steps=steps, noise_steps=noise_steps)

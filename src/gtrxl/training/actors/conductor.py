@@ -7,7 +7,8 @@ unroll that begins has weights of at most P - 1 updates ago. From then on it wai
 unrolls are under way (being acted, or waiting to be learned from), so at most P updates come before its own. Hence the lag, the
 updates between an unroll's weights and the update that learns from it, is at most 2 P - 1: an unroll is learned from at most one
 period after its weights were the newest. With P = 1 that is 1: a batch is acted while the one before is learned from. An actor
-that is slower than the others can fall further behind; its packets are dropped and counted.
+that is slower than the others can fall further behind; its packets are dropped and counted. Without playing ahead there are
+never more than P B / K under way; with P = 1 an unroll is then of the weights that learn from it.
 
 Nothing else waits either: an actor has one unroll in its hands and one more asked for at most. So memory is bounded, and a slow
 learner slows the actors down.
@@ -106,6 +107,7 @@ class Conductor:
         streams: int,
         tasks: int,
         restarts: int,
+        ahead: int = 1,
         losses: Losses | None = None,
         say: Callable[[str], None] = lambda _: None,
     ):
@@ -121,11 +123,12 @@ class Conductor:
         self._restarts = restarts
         self._period = update.learner.target_period
         self._packets = streams // tasks
-        self.most = self._packets * (1 + self._period)
+        batches = self._period + ahead
+        self.most = self._packets * batches
         """Unrolls under way."""
         if fleet.size > self.most:
             raise RunError(
-                f"actors must be at most {self.most}, (1 + target_period) x streams / tasks of an actor, got {fleet.size}; "
+                f"actors must be at most {self.most}, {batches} x streams / tasks of an actor, got {fleet.size}; "
                 "more would only wait: use more --streams"
             )
         self._asked = [0] * fleet.size

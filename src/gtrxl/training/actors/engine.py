@@ -84,13 +84,14 @@ class ActorsEngine:
             steps=config.unroll,
             seed=config.seed,
             time_limit=config.fleet.time_limit,
+            noise_steps=config.gym.noise_steps,
             since=int(state.updates),
         )
         fleet = self._open(assignment, config.fleet.actors)
         try:
-            sizes = {"streams": config.streams, "tasks": config.fleet.tasks, "restarts": config.fleet.restarts}
+            told = {"streams": config.streams, "tasks": config.fleet.tasks, "restarts": config.fleet.restarts}
             losses = Losses.since(dict(before[-1]) if before else None)
-            conductor = Conductor(update_of(config), fleet, **sizes, losses=losses, say=say)
+            conductor = Conductor(update_of(config), fleet, **told, ahead=config.fleet.ahead, losses=losses, say=say)
             yield _Conducted(self, conductor, EpisodeRows(self.tasks, before))
         finally:
             fleet.close()
