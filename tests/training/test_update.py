@@ -246,7 +246,8 @@ def test_devices_exchange_everything_at_once_and_nothing_is_changed_on_the_way()
     arrays, rest = eqx.partition((before, a_batch()), eqx.is_array)
 
     def local(arrays):
-        trained, metrics = spread(*eqx.combine(arrays, rest), jax.random.key(0))
+        trained, batch = eqx.combine(arrays, rest)
+        trained, metrics = spread(trained, batch, jax.random.key(0))
         return eqx.filter(trained, eqx.is_array), metrics
 
     everywhere = jax.sharding.PartitionSpec()
