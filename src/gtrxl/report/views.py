@@ -195,7 +195,8 @@ def _sizes(experiment: Experiment, rows: Sequence[Row]) -> Made:
             error = 0.0 if whole.count < 2 else whole.error
             groups.setdefault(model, []).append((here[0].get("dial") or 0.0, whole.mean, whole.mean - error, whole.mean + error))
         comparisons += [compare(*pair, scores, where=goal) for pair in experiment.pairs]
-    places = {row.get("dial") or 0.0: row["goal"] for row in sorted(rows, key=lambda row: row.get("dial") or 0.0)}
+    in_order = sorted(rows, key=lambda row: row.get("dial") or 0.0)
+    places = {row.get("dial") or 0.0: row["goal"].removesuffix(f" {experiment.axis}") for row in in_order}
     caption = "First, the final score: mean and standard error. Then the curves of each size. "
     wide = max(places) >= 8 * min(places) > 0
     size = figures.against(
