@@ -92,7 +92,7 @@ GOALS = (
     _popgym("RepeatPreviousEasy", "repeat-previous", 1.0, 2 * M),
     _popgym("RepeatPreviousMedium", "repeat-previous:decks=2,k=32", 0.789, 2 * M),
     _popgym("RepeatPreviousHard", "repeat-previous:decks=3,k=64", 0.191, 2 * M),
-    _in_popgym("RepeatPreviousMedium", 0.789, 1 * M, *GUESS),
+    _in_popgym("RepeatPreviousMedium", 0.789, 1 * M, "--algorithm", "vmpo", *GUESS),
     _popgym("RepeatFirstEasy", "repeat-first", 1.0, 3 * M),
     _popgym("RepeatFirstMedium", "repeat-first:decks=8", 1.0, 3 * M),
     _popgym("AutoencodeEasy", "autoencode", -0.283, 15 * M),

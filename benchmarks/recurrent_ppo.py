@@ -54,7 +54,8 @@ def ours(core: str, id: str, options: tuple[str, ...], settings: Settings) -> fl
     """One training run: frames a second between its first report and its last."""
     with tempfile.TemporaryDirectory() as folder:
         run = pathlib.Path(folder) / "run"
-        words = ["gtrxl", "train", f"gym:{id}", "--core", core, "--steps", str(settings.frames), "--reports", "20"]
+        words = ["gtrxl", "train", f"gym:{id}", "--algorithm", "vmpo", "--core", core]
+        words += ["--steps", str(settings.frames), "--reports", "20"]
         more = [*options, *settings.options.split(), "--run", str(run), "--no-board"]
         subprocess.run([sys.executable, "-m", *words, *more], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
