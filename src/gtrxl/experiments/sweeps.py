@@ -191,7 +191,7 @@ def _do(workers: _Workers, home: Path, left: deque[str], *, say: Any) -> dict[st
 
 class _Processes:
     """Runs as processes of this machine. Several at a time have a share of its processors each: threads that wait for each other
-    on all of them would take a quarter more of their time."""
+    on all of them cost CPU time (docs/log.md)."""
 
     def __init__(self, jobs: int):
         self.jobs = jobs or machine.processors()
