@@ -323,12 +323,14 @@ def test_saving_leaves_nothing_in_memory(tmp_path):
         gc.collect()
 
     save(range(5))
-    tracemalloc.start()
-    try:
-        save(range(5, 10))
-        before = tracemalloc.get_traced_memory()[0]
-        save(range(10, 25))
-        grown = tracemalloc.get_traced_memory()[0] - before
-    finally:
-        tracemalloc.stop()
-    assert grown < 15 * 2_000, f"{grown / 15:.0f} bytes with each"
+    grown = []
+    for first in (5, 25, 45):  # a thread of an earlier test may allocate in one of them; what leaks does so in all
+        tracemalloc.start()
+        try:
+            save(range(first, first + 5))
+            before = tracemalloc.get_traced_memory()[0]
+            save(range(first + 5, first + 20))
+            grown.append(tracemalloc.get_traced_memory()[0] - before)
+        finally:
+            tracemalloc.stop()
+    assert min(grown) < 15 * 2_000, f"{min(grown) / 15:.0f} bytes with each"
