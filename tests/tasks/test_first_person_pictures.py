@@ -12,7 +12,7 @@ from gtrxl.tasks.drawing.plan import VOCABULARY, read
 from gtrxl.tasks.episodes import Episode
 from gtrxl.tasks.first_person import level
 from gtrxl.tasks.first_person.level import WORDS
-from gtrxl.tasks.first_person.levels.watermaze import Watermaze
+from gtrxl.tasks.first_person.levels.rooms.watermaze import Watermaze
 from gtrxl.tasks.words import BUCKETS, buckets_of
 
 TASK = Watermaze(height=16, width=24)

@@ -97,34 +97,38 @@ _TASKS = {
 _LEVELS = {
     "memory-maze": _level("memory_maze:MemoryMaze", "the paper's: find back to an apple among blocks, by landmarks", sets=()),
     "rooms_select_nonmatching_object": _level(
-        "nonmatching:SelectNonmatching", "see an object in one room, take the other one in the next", sets=_MEMORY
+        "rooms.nonmatching:SelectNonmatching", "see an object in one room, take the other one in the next", sets=_MEMORY
     ),
-    "rooms_watermaze": _level("watermaze:Watermaze", "find a hidden platform in a round pool, and find it again", sets=_MEMORY),
+    "rooms_watermaze": _level(
+        "rooms.watermaze:Watermaze", "find a hidden platform in a round pool, and find it again", sets=_MEMORY
+    ),
     "explore_obstructed_goals_small": _level(
-        "explore:ObstructedGoals",
+        "explore.mazes:ObstructedGoals",
         "find back to a flag in a maze with 4 rooms, and doors that open or close each time",
         sets=_MEMORY,
     ),
-    "explore_goal_locations_small": _level("explore:GoalLocations", "find back to a flag in a maze with 4 rooms", sets=_MEMORY),
+    "explore_goal_locations_small": _level(
+        "explore.mazes:GoalLocations", "find back to a flag in a maze with 4 rooms", sets=_MEMORY
+    ),
     "explore_object_rewards_few": _level(
-        "object_rewards:ObjectRewards", "find out which of 4 categories pay, and take them", sets=_MEMORY
+        "explore.object_rewards:ObjectRewards", "find out which of 4 categories pay, and take them", sets=_MEMORY
     ),
     "explore_obstructed_goals_large": _level(
-        "explore:ObstructedGoals",
+        "explore.mazes:ObstructedGoals",
         "explore_obstructed_goals in a larger maze with 9 rooms",
         sets=_MEMORY,
         size=17,
         episode_steps=1800,
     ),
     "explore_goal_locations_large": _level(
-        "explore:GoalLocations",
+        "explore.mazes:GoalLocations",
         "explore_goal_locations in a larger maze with 9 rooms",
         sets=_MEMORY,
         size=17,
         episode_steps=1800,
     ),
     "explore_object_rewards_many": _level(
-        "object_rewards:ObjectRewards",
+        "explore.object_rewards:ObjectRewards",
         "explore_object_rewards with 8 categories",
         sets=_MEMORY,
         objects=16,
@@ -132,14 +136,16 @@ _LEVELS = {
         episode_steps=1800,
     ),
     "rooms_collect_good_objects": _level(
-        "collect:CollectGood", "take what is good, leave what is bad, in any room", sets=_REACTIVE
+        "rooms.collect:CollectGood", "take what is good, leave what is bad, in any room", sets=_REACTIVE
     ),
     "explore_object_locations_small": _level(
-        "explore:ObjectLocations", "gather apples in a maze, again and again", sets=_REACTIVE
+        "explore.mazes:ObjectLocations", "gather apples in a maze, again and again", sets=_REACTIVE
     ),
-    "language_select_described_object": _level("described:DescribedObject", "take what the instruction names", sets=_REACTIVE),
+    "language_select_described_object": _level(
+        "language.described:DescribedObject", "take what the instruction names", sets=_REACTIVE
+    ),
     "psychlab_arbitrary_visuomotor_mapping": _level(
-        "psychlab:VisuomotorMapping",
+        "psychlab.visuomotor:VisuomotorMapping",
         "learn which of four buttons belongs to which image",
         sets=_REACTIVE,
         in_sets={"reduced": 0},  # alone it has five actions; in a set it must take what the others take

@@ -10,7 +10,7 @@ import pytest
 
 from gtrxl.tasks.first_person.actions import LAB_ACTIONS
 from gtrxl.tasks.first_person.level import WORDS
-from gtrxl.tasks.first_person.levels.described import PLACES, THINGS, DescribedObject
+from gtrxl.tasks.first_person.levels.language.described import PLACES, THINGS, DescribedObject
 from gtrxl.tasks.first_person.scene import COLOURS, SHAPES
 from gtrxl.tasks.words import buckets_of
 from tests.tasks.first_person.playing import blind, built, moved, one_step, played, same_alone_and_in_a_batch, start
@@ -78,7 +78,7 @@ def test_an_episode_is_the_same_alone_and_in_a_batch():
 
 def test_instructions_do_not_depend_on_the_process():
     """Python's own hash() of a text differs from one process to the next; these numbers must not."""
-    code = "from gtrxl.tasks.first_person.levels.described import _NAMES; print(_NAMES[:, 0].tolist())"
+    code = "from gtrxl.tasks.first_person.levels.language.described import _NAMES; print(_NAMES[:, 0].tolist())"
     here = [int(buckets_of(thing, words=1)[0]) for thing in THINGS]
     there = subprocess.run(
         [sys.executable, "-c", code],

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from gtrxl.tasks import TaskError, make_task
-from gtrxl.tasks.first_person.levels.explore import GoalLocations, ObjectLocations, ObstructedGoals
+from gtrxl.tasks.first_person.levels.explore.mazes import GoalLocations, ObjectLocations, ObstructedGoals
 from gtrxl.tasks.first_person.scene import COLOURS, DOOR, FREE, PATTERNS, SHAPES
 from tests.tasks.first_person.walks import blind, journey
 

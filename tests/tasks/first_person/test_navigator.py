@@ -7,7 +7,7 @@ import pytest
 
 from gtrxl.tasks import TASKS, make_task, reference_scores
 from gtrxl.tasks.episodes import returns
-from gtrxl.tasks.first_person.levels.explore import GoalLocations, ObstructedGoals
+from gtrxl.tasks.first_person.levels.explore.mazes import GoalLocations, ObstructedGoals
 from gtrxl.tasks.first_person.levels.memory_maze import MemoryMaze
 from gtrxl.tasks.first_person.scene import FREE, Body, cell_of
 from gtrxl.tasks.players.navigator import Navigator, in_sight

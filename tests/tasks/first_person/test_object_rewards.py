@@ -7,7 +7,7 @@ import pytest
 
 from gtrxl.tasks.errors import TaskError
 from gtrxl.tasks.first_person.actions import LAB_ACTIONS
-from gtrxl.tasks.first_person.levels.object_rewards import ObjectRewards
+from gtrxl.tasks.first_person.levels.explore.object_rewards import ObjectRewards
 from tests.tasks.first_person.playing import blind, built, moved, one_step, played, same_alone_and_in_a_batch, start
 
 FIRE = jnp.int32(list(LAB_ACTIONS).index("fire"))

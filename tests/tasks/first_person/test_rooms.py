@@ -9,10 +9,10 @@ import pytest
 from gtrxl.tasks.errors import TaskError
 from gtrxl.tasks.first_person.actions import LAB_ACTIONS
 from gtrxl.tasks.first_person.level import LevelState
-from gtrxl.tasks.first_person.levels import collect, nonmatching, watermaze
-from gtrxl.tasks.first_person.levels.collect import CollectGood
-from gtrxl.tasks.first_person.levels.nonmatching import LEFT, PAD, RIGHT, SHOWN, SelectNonmatching
-from gtrxl.tasks.first_person.levels.watermaze import PLATFORM, Watermaze
+from gtrxl.tasks.first_person.levels.rooms import collect, nonmatching, watermaze
+from gtrxl.tasks.first_person.levels.rooms.collect import CollectGood
+from gtrxl.tasks.first_person.levels.rooms.nonmatching import LEFT, PAD, RIGHT, SHOWN, SelectNonmatching
+from gtrxl.tasks.first_person.levels.rooms.watermaze import PLATFORM, Watermaze
 from gtrxl.tasks.first_person.rooms import KINDS, kind, scatter
 from gtrxl.tasks.first_person.scene import FREE, Objects
 from gtrxl.tasks.players.steering import bearing

@@ -1,0 +1,1 @@
+"""Levels with an instruction."""

@@ -1,0 +1,1 @@
+"""Levels in front of a screen."""

@@ -1,0 +1,1 @@
+"""Levels that are one or two rooms."""
