@@ -12,13 +12,17 @@ from jaxtyping import Float, Int
 from gtrxl.tasks.drawing import canvas as c
 from gtrxl.tasks.drawing.canvas import Canvas
 from gtrxl.tasks.first_person.materials import DOOR_PAINT, PAINT
-from gtrxl.tasks.first_person.scene import COLOURS, DOOR, FREE, PATTERNS, SHAPES, WALL_HEIGHT, Body, Objects, Scene
-from gtrxl.tasks.words import BUCKETS, NO_WORD, buckets_of
+from gtrxl.tasks.first_person.scene import COLOURS, DOOR, FREE, GLASS, PATTERNS, SHAPES, WALL_HEIGHT, Body, Objects, Scene
+from gtrxl.tasks.words import NO_WORD, buckets_of
 
-_OTHER_WORDS = "a an collect find get go is matches not object one pick take that the to touch up"
+_OTHER_WORDS = (
+    "a all an any anything are collect every find get go in is matches most near not object objects one pick room take that the "
+    "to touch up"
+)
 VOCABULARY = (*COLOURS, *SHAPES, *_OTHER_WORDS.split())
 """What instructions are made of."""
 _PATH, _JUMP = "#1d4a9c", 1.0
+_PAPER = "#fbfaf7"
 
 
 def read(instruction: Int[np.ndarray, " N"]) -> str:
@@ -27,7 +31,6 @@ def read(instruction: Int[np.ndarray, " N"]) -> str:
 
 
 _WORD_OF = {int(buckets_of(word, words=1)[0]): word for word in VOCABULARY}
-assert len(_WORD_OF) == len(VOCABULARY) <= BUCKETS, "two words of instructions must not be the same number"
 
 
 def draw_plan(
@@ -52,7 +55,9 @@ def draw_plan(
     for row in range(rows):
         for column in range(columns):
             number = int(wall[row, column])
-            colour = _material(int(floor[row, column]), 0.25) if number == FREE else _material(number, 1.0)
+            # Through glass one sees what is below, which may be nothing.
+            below = number in (FREE, GLASS)
+            colour = _material(int(floor[row, column]), 0.25) if below else _material(number, 1.0)
             # A little larger than the cell: no lines show between cells.
             canvas.box(at(column + 0.5, row + 0.5), (cell + 0.5, cell + 0.5), fill=colour)
     if path is not None:
@@ -90,7 +95,9 @@ def _ways(path: Float[np.ndarray, "T 2"]) -> list[Float[np.ndarray, "_ 2"]]:
 
 
 def _material(number: int, strength: float) -> str:
-    """The colour of a wall's or a floor's number, mixed with paper."""
+    """The colour of a wall's or a floor's number, mixed with paper; paper alone where there is no floor."""
+    if number == FREE:
+        return _PAPER
     rgb = np.array(
         DOOR_PAINT if number == DOOR else PAINT[COLOURS[(number - 1) // len(PATTERNS)]] if number > FREE else (200,) * 3
     )

@@ -6,7 +6,7 @@ P patterns of T x T texels, M materials: the numbers in `Scene.wall`.
 import numpy as np
 from jaxtyping import Float, Int, UInt8
 
-from gtrxl.tasks.first_person.scene import COLOURS, DOOR, PATTERNS
+from gtrxl.tasks.first_person.scene import COLOURS, PATTERNS
 
 TEXELS = 32
 """A side of a pattern and of a drawing."""
@@ -22,6 +22,8 @@ PAINT: dict[str, tuple[int, int, int]] = {
     "white": (238, 238, 232),
     "purple": (126, 62, 178),
     "brown": (142, 94, 54),
+    "black": (30, 30, 34),
+    "grey": (140, 140, 146),
 }
 """What each colour is, in red, green and blue."""
 DOOR_PAINT = (176, 124, 70)
@@ -64,8 +66,10 @@ def packed(rgb: Float[np.ndarray, "*n 3"]) -> Int[np.ndarray, "*n"]:
 
 
 def entries() -> Int[np.ndarray, " M"]:
-    """For each number in `Scene.wall`: the packed colour, and in the highest byte the pattern. A free cell shows nothing."""
+    """For each number in `Scene.wall`: the packed colour, and in the highest byte the pattern. What is free and what is
+    glass show nothing."""
     paint = packed(np.array([PAINT[name] for name in COLOURS], float))
     found = paint[:, None] | np.arange(len(PATTERNS), dtype=np.int32)[None, :] << 24
     door = packed(np.array([DOOR_PAINT], float)) | len(PATTERNS) << 24
-    return np.concatenate([np.zeros(DOOR - found.size, np.int32), found.reshape(-1), door]).astype(np.int32)
+    nothing = np.zeros(1, np.int32)
+    return np.concatenate([nothing, found.reshape(-1), door, nothing]).astype(np.int32)

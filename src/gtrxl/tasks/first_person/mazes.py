@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from gtrxl.tasks.first_person.scene import COLOURS, DOOR, FREE, PATTERNS, Body, centre, wall_material
+from gtrxl.tasks.first_person.scene import BRIGHT, COLOURS, DOOR, FREE, PATTERNS, Body, centre, wall_material
 
 UNREACHED = 1 << 20
 """The distance of a cell from which no way leads to a target."""
@@ -139,7 +139,7 @@ def paint(key: PRNGKeyArray, maze: Maze) -> tuple[Int[Array, "R C"], Int[Array, 
     """Walls (all doors open), floor and sky of a maze. Each room has a colour of its own, another than the corridors'."""
     colours_key, walls_key, floors_key, sky_key = jax.random.split(key, 4)
     themes = 1 + rooms_a_side(maze.free.shape[0]) ** 2
-    colour = jax.random.permutation(colours_key, len(COLOURS))[:themes]
+    colour = jax.random.permutation(colours_key, BRIGHT)[:themes]
     walls = wall_material(colour, jax.random.randint(walls_key, (themes,), 0, len(PATTERNS)))
     floors = wall_material(colour, jax.random.randint(floors_key, (themes,), 0, len(PATTERNS)))
     theme = maze.room - NO_ROOM  # 0 is the corridors'
@@ -147,7 +147,7 @@ def paint(key: PRNGKeyArray, maze: Maze) -> tuple[Int[Array, "R C"], Int[Array, 
     touched = theme
     for shift in ((0, 1), (0, -1), (1, 0), (-1, 0), (1, 1), (1, -1), (-1, 1), (-1, -1)):
         touched = jnp.maximum(touched, _beside(theme, shift, 0))
-    sky = jax.random.randint(sky_key, (), 0, len(COLOURS))
+    sky = jax.random.randint(sky_key, (), 0, BRIGHT)
     return jnp.where(maze.free, FREE, walls[touched]), floors[theme], sky
 
 

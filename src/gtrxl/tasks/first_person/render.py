@@ -18,7 +18,7 @@ from jaxtyping import Array, Bool, Float, Int, UInt8
 from gtrxl.tasks.first_person import materials, things
 from gtrxl.tasks.first_person.camera import Camera, dimmed, lit, pack
 from gtrxl.tasks.first_person.materials import MEAN, RGB, TEXELS
-from gtrxl.tasks.first_person.scene import EYES, FREE, WALL_HEIGHT, Body, Objects, Scene
+from gtrxl.tasks.first_person.scene import EYES, FREE, GLASS, WALL_HEIGHT, Body, Objects, Scene
 
 ENTRIES = materials.entries()
 PATTERNS = materials.patterns().reshape(-1)
@@ -112,7 +112,7 @@ def _with_objects(scene: Scene, camera: Camera, tables: Tables) -> Int[Array, "H
 
 def wall_depths(wall: Int[Array, "R C"], camera: Camera) -> tuple[Float[Array, " W"], Bool[Array, " W"]]:
     """How deep the first wall is in each column, and whether it looks east or west."""
-    solid = wall != FREE
+    solid = (wall != FREE) & (wall != GLASS)
     x, y = camera.place[0], camera.place[1]
     sideways = _first(solid.T, camera.along_x, camera.along_y, line=x, cell=y)
     lengthways = _first(solid, camera.along_y, camera.along_x, line=y, cell=x)
@@ -219,10 +219,11 @@ def _ground(tables: Tables, camera: Camera) -> Int[Array, "H W"]:
     floor = rise < 0
     # In texels, less a half: the nearest whole number is then the one below.
     begin, depth = camera.place * TEXELS - 0.5, tables.floor_depth[:, None] * TEXELS
-    x = _whole(begin[0] + depth * camera.along_x[None, :])
-    y = _whole(begin[1] + depth * camera.along_y[None, :])
-    # Rays that never meet the floor point anywhere; `clip` is what XLA does anyway.
-    below = tables.plan.reshape(-1).at[(y >> SHIFT) * tables.plan.shape[1] + (x >> SHIFT)].get(mode="clip")
+    rows, columns = tables.plan.shape
+    # Rays that never meet the floor point anywhere, and those through glass beyond the map: to the cells at its edge.
+    x = _whole(jnp.clip(begin[0] + depth * camera.along_x[None, :], 0, columns * TEXELS - 1))
+    y = _whole(jnp.clip(begin[1] + depth * camera.along_y[None, :], 0, rows * TEXELS - 1))
+    below = tables.plan.reshape(-1).at[(y >> SHIFT) * columns + (x >> SHIFT)].get(mode="promise_in_bounds")
     on_wall = (_whole((WALL_HEIGHT - rise) * TEXELS - 0.5) & (TEXELS - 1)) << SHIFT | tables.texel[None, :]
     on_floor = (y & (TEXELS - 1)) << SHIFT | x & (TEXELS - 1)
     entry = jnp.where(floor, below, tables.entry[None, :])
@@ -231,4 +232,5 @@ def _ground(tables: Tables, camera: Camera) -> Int[Array, "H W"]:
     even = jnp.where(floor, tables.floor_even[:, None], tables.wall_even[None, :])
     by_pattern = jnp.where(floor, tables.floor_pattern[:, None], tables.wall_pattern[None, :])
     light = (even + by_pattern * pattern) >> 8
-    return jnp.where(rise > WALL_HEIGHT, tables.sky[:, None], lit(entry, light))
+    # Nothing that is painted has the entry 0.
+    return jnp.where((rise > WALL_HEIGHT) | (entry == 0), tables.sky[:, None], lit(entry, light))

@@ -19,12 +19,17 @@ RADIUS = 0.2
 FREE = 0
 """In `Scene.wall`: nothing stands here."""
 
-COLOURS = ("red", "green", "blue", "yellow", "magenta", "cyan", "orange", "white", "purple", "brown")
+COLOURS = ("red", "green", "blue", "yellow", "magenta", "cyan", "orange", "white", "purple", "brown", "black", "grey")
 """What objects and walls are painted with, by number."""
+BRIGHT = 10
+"""So many of the first colours are light enough for walls and skies that are drawn at random; the others are taken by name."""
 PATTERNS = ("plain", "bricks", "stripes", "checks", "dots", "planks")
 """What walls are covered with, by number."""
 SHAPES = ("ball", "cube", "cone", "pillar", "ring", "cross", "diamond",
-          "apple", "cake", "car", "cassette", "hat", "tv", "pad", "flag")  # fmt: skip
+          "apple", "cake", "car", "cassette", "hat", "tv", "pad", "flag",
+          "balloon", "banana", "bottle", "can", "chair", "cherries", "cow", "flower", "fork", "fridge", "guitar", "hair_brush",
+          "hammer", "ice_lolly", "jug", "key", "knife", "ladder", "mug", "pencil", "pig", "pincer", "plant", "saxophone", "shoe",
+          "spoon", "suitcase", "tennis_racket", "tomato", "toothbrush", "tree", "wine_glass", "zebra", "fence")  # fmt: skip
 """What objects look like, by number; all can be told apart at a distance of some cells. A pad lies flat on the floor."""
 
 
@@ -35,6 +40,8 @@ def wall_material(colour: int | Int[Array, "*n"], pattern: int | Int[Array, "*n"
 
 DOOR = 1 + len(COLOURS) * len(PATTERNS)
 """The number of a closed door; an open one is `FREE`."""
+GLASS = DOOR + 1
+"""The number of a wall that stops a body and nothing else: one looks through it."""
 
 
 class Objects(eqx.Module):
@@ -65,12 +72,12 @@ class Objects(eqx.Module):
 
 
 class Scene(eqx.Module):
-    """All that can be seen. The outermost cells must be walls: nothing looks or walks out."""
+    """All that can be seen. The outermost cells must be walls: nobody walks out. Beyond walls of glass there is the sky."""
 
     wall: Int[Array, "*s R C"]
-    """FREE, `wall_material(...)` or DOOR."""
+    """FREE, `wall_material(...)`, DOOR or GLASS."""
     floor: Int[Array, "*s R C"]
-    """`wall_material(...)` of the floor in each cell."""
+    """`wall_material(...)` of the floor in each cell; FREE where there is none: one looks into the sky below."""
     sky: Int[Array, "*s"]
     """The colour of the sky, one of COLOURS by number."""
     objects: Objects

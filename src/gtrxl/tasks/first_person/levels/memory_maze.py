@@ -22,6 +22,7 @@ from gtrxl.tasks.first_person.mazes import far_from, pick, stand
 from gtrxl.tasks.first_person.motion import touching
 from gtrxl.tasks.first_person.rooms import choose
 from gtrxl.tasks.first_person.scene import (
+    BRIGHT,
     COLOURS,
     FREE,
     PATTERNS,
@@ -114,7 +115,7 @@ class MemoryMaze(Level):
         blocked, between = layout(self.size)
         apple = pick(apple_key, jnp.asarray(between), 1)[0]
         colours_key, patterns_key, sky_key = jax.random.split(theme_key, 3)
-        colours = jax.random.permutation(colours_key, len(COLOURS))
+        colours = jax.random.permutation(colours_key, BRIGHT)
         patterns = jax.random.randint(patterns_key, (3,), 0, len(PATTERNS))
         outer, block, ground = wall_material(colours[:3], patterns)
         around = jnp.ones(blocked.shape, bool).at[1:-1, 1:-1].set(False)
@@ -124,7 +125,7 @@ class MemoryMaze(Level):
         scene = Scene(
             wall=wall,
             floor=jnp.full(blocked.shape, ground),
-            sky=jax.random.randint(sky_key, (), 0, len(COLOURS)),
+            sky=jax.random.randint(sky_key, (), 0, BRIGHT),
             objects=_objects(marks_key, apple, apples[jnp.argmin(taken)], self.size),
         )
         cell = pick(cell_key, _starts(self.size, apple), 1)[0]
@@ -206,7 +207,7 @@ def _objects(key: PRNGKeyArray, apple: Int[Array, "2"], colour: Int[Array, ""], 
     cells = np.array([(row, column) for row in ends for column in ends if row % (size + 1) == 0 or column % (size + 1) == 0])
     count = len(LANDMARKS)
     shapes = jax.random.permutation(shapes_key, jnp.asarray(LANDMARKS, jnp.int32))
-    colours = jax.random.permutation(colours_key, len(COLOURS))[:count]
+    colours = jax.random.permutation(colours_key, BRIGHT)[:count]
     return Objects(
         place=jnp.concatenate([centre(apple)[None], centre(jnp.asarray(cells, jnp.int32))]),
         shape=jnp.concatenate([jnp.array([SHAPES.index("apple")], jnp.int32), shapes]),

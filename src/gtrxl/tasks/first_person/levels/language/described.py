@@ -16,7 +16,7 @@ from gtrxl.tasks.first_person.actions import Command
 from gtrxl.tasks.first_person.level import WORDS, Level, LevelState, Verdict, World, seconds
 from gtrxl.tasks.first_person.motion import touching
 from gtrxl.tasks.first_person.rooms import choose, facing, paint, room, standing
-from gtrxl.tasks.first_person.scene import COLOURS, SHAPES, Scene, centre
+from gtrxl.tasks.first_person.scene import BRIGHT, COLOURS, SHAPES, Scene, centre
 from gtrxl.tasks.players.steering import Discs, Shadow, steer
 from gtrxl.tasks.words import buckets_of
 
@@ -64,11 +64,11 @@ class DescribedObject(Level):
         places = jnp.asarray(PLACES)[_two(place_key, len(PLACES))]
         if self.colours:
             # Two of the combinations: they differ in one at least.
-            both = _two(thing_key, len(THINGS) * len(COLOURS))
+            both = _two(thing_key, len(THINGS) * BRIGHT)
             thing, colour = both % len(THINGS), both // len(THINGS)
         else:
             thing = _two(thing_key, len(THINGS))
-            colour = jax.random.randint(colour_key, (2,), 0, len(COLOURS))
+            colour = jax.random.randint(colour_key, (2,), 0, BRIGHT)
         target = jax.random.randint(target_key, (), 0, 2)
         named, painted = thing[target], colour[target]
         wall, floor = room(ROWS, COLUMNS, wall=paint("brown", "planks"), floor=paint("white", "checks"))

@@ -18,7 +18,7 @@ from gtrxl.tasks.first_person.actions import LAB_ACTIONS, MAPPING_ACTIONS, Comma
 from gtrxl.tasks.first_person.level import REPEAT, Level, LevelState, Verdict, World, seconds, silence
 from gtrxl.tasks.first_person.materials import PAINT
 from gtrxl.tasks.first_person.rooms import choose, facing, paint, room
-from gtrxl.tasks.first_person.scene import COLOURS, Body, Objects, Scene
+from gtrxl.tasks.first_person.scene import BRIGHT, COLOURS, Body, Objects, Scene
 from gtrxl.tasks.players.steering import Shadow
 
 CROSS, CHOICE, ANSWER = range(3)
@@ -228,8 +228,8 @@ def images() -> Int[np.ndarray, "64 P P 3"]:
     paints = np.array([PAINT[name] for name in COLOURS])
     found = np.zeros((POOL, PIXELS, PIXELS, 3), np.int64)
     for number in range(POOL):
-        figure = number % len(COLOURS)
-        ground = (figure + 1 + number // len(COLOURS)) % len(COLOURS)
+        figure = number % BRIGHT
+        ground = (figure + 1 + number // BRIGHT) % BRIGHT
         bits = zlib.crc32(f"image {number}".encode())
         half = np.array([[bits >> (3 * row + column) & 1 for column in range(3)] for row in range(PIXELS)])
         pattern = np.concatenate([half, half[:, ::-1]], axis=1)

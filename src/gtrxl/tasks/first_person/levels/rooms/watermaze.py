@@ -16,7 +16,18 @@ from gtrxl.tasks.errors import in_range
 from gtrxl.tasks.first_person.actions import Command
 from gtrxl.tasks.first_person.level import Level, LevelState, Verdict, World, seconds, silence
 from gtrxl.tasks.first_person.rooms import any_heading, choose, facing, paint, standing
-from gtrxl.tasks.first_person.scene import COLOURS, FREE, PATTERNS, SHAPES, WALL_HEIGHT, Body, Objects, Scene, wall_material
+from gtrxl.tasks.first_person.scene import (
+    BRIGHT,
+    COLOURS,
+    FREE,
+    PATTERNS,
+    SHAPES,
+    WALL_HEIGHT,
+    Body,
+    Objects,
+    Scene,
+    wall_material,
+)
 from gtrxl.tasks.players.steering import Shadow, nearest, steer
 
 PLATFORM = 0
@@ -59,7 +70,7 @@ class Watermaze(Level):
         """The pool, its landmarks, the platform and the first place."""
         colour_key, pattern_key, shape_key, platform_key, body_key = jax.random.split(key, 5)
         free, sector = _pool(self.arena)
-        colours = jax.random.permutation(colour_key, len(COLOURS))
+        colours = jax.random.permutation(colour_key, BRIGHT)
         patterns = jax.random.randint(pattern_key, (SECTORS,), 0, len(PATTERNS))
         paints = wall_material(colours[:SECTORS], patterns)
         wall = jnp.where(free, FREE, paints[jnp.asarray(sector)])
