@@ -220,9 +220,10 @@ def _ground(tables: Tables, camera: Camera) -> Int[Array, "H W"]:
     # In texels, less a half: the nearest whole number is then the one below.
     begin, depth = camera.place * TEXELS - 0.5, tables.floor_depth[:, None] * TEXELS
     rows, columns = tables.plan.shape
-    # Rays that never meet the floor point anywhere, and those through glass beyond the map: to the cells at its edge.
-    x = _whole(jnp.clip(begin[0] + depth * camera.along_x[None, :], 0, columns * TEXELS - 1))
-    y = _whole(jnp.clip(begin[1] + depth * camera.along_y[None, :], 0, rows * TEXELS - 1))
+    # Rays that never meet the floor point anywhere, and those through glass beyond the map: to its last cells, as numbers below 0
+    # become very large ones.
+    x = jnp.minimum(_whole(begin[0] + depth * camera.along_x[None, :]), columns * TEXELS - 1)
+    y = jnp.minimum(_whole(begin[1] + depth * camera.along_y[None, :]), rows * TEXELS - 1)
     below = tables.plan.reshape(-1).at[(y >> SHIFT) * columns + (x >> SHIFT)].get(mode="promise_in_bounds")
     on_wall = (_whole((WALL_HEIGHT - rise) * TEXELS - 0.5) & (TEXELS - 1)) << SHIFT | tables.texel[None, :]
     on_floor = (y & (TEXELS - 1)) << SHIFT | x & (TEXELS - 1)

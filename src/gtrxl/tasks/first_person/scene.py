@@ -77,7 +77,8 @@ class Scene(eqx.Module):
     wall: Int[Array, "*s R C"]
     """FREE, `wall_material(...)`, DOOR or GLASS."""
     floor: Int[Array, "*s R C"]
-    """`wall_material(...)` of the floor in each cell; FREE where there is none: one looks into the sky below."""
+    """`wall_material(...)` of the floor in each cell; FREE where there is none: one looks into the sky below.
+    If the outermost cells are glass they must have none."""
     sky: Int[Array, "*s"]
     """The colour of the sky, one of COLOURS by number."""
     objects: Objects

@@ -15,13 +15,13 @@ from gtrxl.tasks.first_person.actions import Command
 from gtrxl.tasks.first_person.level import Level, LevelState, Verdict, World, seconds, silence
 from gtrxl.tasks.first_person.motion import touching
 from gtrxl.tasks.first_person.rooms import PLAIN_SHAPES, any_heading, choose, facing, paint, room, scatter, standing
-from gtrxl.tasks.first_person.scene import COLOURS, Objects, Scene
+from gtrxl.tasks.first_person.scene import BRIGHT, COLOURS, Objects, Scene
 from gtrxl.tasks.players.steering import LOOK_ROUND, Discs, Shadow, in_view, nearest, steer
 
 GOOD, BAD = 2.0, -1.0
 WALL = "white"
 """Of the room; no category has its colour."""
-PAINTS = tuple(number for number, name in enumerate(COLOURS) if name != WALL)
+PAINTS = tuple(number for number, name in enumerate(COLOURS[:BRIGHT]) if name != WALL)
 """The colours of categories, no two of which are alike."""
 
 
