@@ -155,6 +155,12 @@ _LEVELS = {
     "rooms_exploit_deferred_effects": _level(
         "rooms.deferred:DeferredEffects", "take a loss that opens the way to more, if there is a door", sets=_LATER
     ),
+    "language_select_located_object": _level(
+        "language.located:LocatedObject", "take the object of a colour in the room of a colour", sets=_LATER
+    ),
+    "language_execute_random_task": _level(
+        "language.random_task:RandomTask", "do what one of fourteen kinds of instructions says", sets=_LATER
+    ),
 }
 """The first-person levels. The order within a set is this one, and a run's streams are shared out by it: keep it, and add levels
 at the end."""

@@ -98,9 +98,8 @@ def _material(number: int, strength: float) -> str:
     """The colour of a wall's or a floor's number, mixed with paper; paper alone where there is no floor."""
     if number == FREE:
         return _PAPER
-    rgb = np.array(
-        DOOR_PAINT if number == DOOR else PAINT[COLOURS[(number - 1) // len(PATTERNS)]] if number > FREE else (200,) * 3
-    )
+    colour = number - GLASS - 1 if number > GLASS else (number - 1) // len(PATTERNS)
+    rgb = np.array(DOOR_PAINT if number == DOOR else PAINT[COLOURS[colour]])
     return _hex(0.85 * strength * rgb + (1 - strength) * 236)
 
 

@@ -27,6 +27,8 @@ PAINT: dict[str, tuple[int, int, int]] = {
 }
 """What each colour is, in red, green and blue."""
 DOOR_PAINT = (176, 124, 70)
+CARPET = len(PATTERNS) + 1
+"""The pattern of carpets, after the door's: plain, but told apart by its number."""
 MEAN = 0.8
 """Of every pattern: from far away a wall has its colour times this, whatever its pattern."""
 
@@ -36,7 +38,7 @@ RGB = np.array([PAINT[name] for name in COLOURS], np.float32)
 
 
 def patterns() -> UInt8[np.ndarray, "P T T"]:
-    """How light each texel of each pattern is, 255 the lightest; the door's is the last. The first row is the top."""
+    """How light each texel of each pattern is, 255 the lightest; then the door's and the carpet's. The first row is the top."""
     y, x = np.mgrid[0:TEXELS, 0:TEXELS]
     course = y // 8
     brick = (x + 8 * (course % 2)) % 16
@@ -54,7 +56,7 @@ def patterns() -> UInt8[np.ndarray, "P T T"]:
     edge = panel & ~(((x >= 6) & (x < 14) | (x >= 18) & (x < 26)) & ((y >= 6) & (y < 14) | (y >= 19) & (y < 28)))
     handle = (x - 27.5) ** 2 + (y - 16.5) ** 2 < 4
     door = np.select([handle, frame, edge, panel], [1.5, 0.3, 0.45, 0.8], 0.95)
-    all_ = np.stack([*(drawn[name] for name in PATTERNS), door]).astype(np.float64)
+    all_ = np.stack([*(drawn[name] for name in PATTERNS), door, drawn["plain"]]).astype(np.float64)
     all_ = MEAN + (all_ - all_.mean((1, 2), keepdims=True))
     return np.clip(np.round(all_ * 255), 0, 255).astype(np.uint8)
 
@@ -72,4 +74,5 @@ def entries() -> Int[np.ndarray, " M"]:
     found = paint[:, None] | np.arange(len(PATTERNS), dtype=np.int32)[None, :] << 24
     door = packed(np.array([DOOR_PAINT], float)) | len(PATTERNS) << 24
     nothing = np.zeros(1, np.int32)
-    return np.concatenate([nothing, found.reshape(-1), door, nothing]).astype(np.int32)
+    carpets = paint | CARPET << 24
+    return np.concatenate([nothing, found.reshape(-1), door, nothing, carpets]).astype(np.int32)

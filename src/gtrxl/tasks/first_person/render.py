@@ -17,7 +17,7 @@ from jaxtyping import Array, Bool, Float, Int, UInt8
 
 from gtrxl.tasks.first_person import materials, things
 from gtrxl.tasks.first_person.camera import Camera, dimmed, lit, pack
-from gtrxl.tasks.first_person.materials import MEAN, RGB, TEXELS
+from gtrxl.tasks.first_person.materials import CARPET, MEAN, RGB, TEXELS
 from gtrxl.tasks.first_person.scene import EYES, FREE, GLASS, WALL_HEIGHT, Body, Objects, Scene
 
 ENTRIES = materials.entries()
@@ -233,5 +233,6 @@ def _ground(tables: Tables, camera: Camera) -> Int[Array, "H W"]:
     even = jnp.where(floor, tables.floor_even[:, None], tables.wall_even[None, :])
     by_pattern = jnp.where(floor, tables.floor_pattern[:, None], tables.wall_pattern[None, :])
     light = (even + by_pattern * pattern) >> 8
+    light = jnp.where(entry >> 24 == CARPET, jnp.minimum(light * 7 >> 2, 255), light)
     # Nothing that is painted has the entry 0.
     return jnp.where((rise > WALL_HEIGHT) | (entry == 0), tables.sky[:, None], lit(entry, light))

@@ -44,6 +44,11 @@ GLASS = DOOR + 1
 """The number of a wall that stops a body and nothing else: one looks through it."""
 
 
+def carpet(colour: int | Int[Array, "*n"]) -> Int[Array, "*n"]:
+    """The number in `Scene.floor` of a floor whose colour is to be recognised: plain, and in more light than other floors."""
+    return GLASS + 1 + jnp.asarray(colour, jnp.int32)
+
+
 class Objects(eqx.Module):
     """N things in the world. They stand upright, are as wide as they are high, and nobody bumps into them."""
 
@@ -77,7 +82,7 @@ class Scene(eqx.Module):
     wall: Int[Array, "*s R C"]
     """FREE, `wall_material(...)`, DOOR or GLASS."""
     floor: Int[Array, "*s R C"]
-    """`wall_material(...)` of the floor in each cell; FREE where there is none: one looks into the sky below.
+    """`wall_material(...)` or `carpet(...)` of the floor in each cell; FREE where there is none: one looks into the sky below.
     If the outermost cells are glass they must have none."""
     sky: Int[Array, "*s"]
     """The colour of the sky, one of COLOURS by number."""

@@ -119,22 +119,29 @@ class Navigator(Player):
         place, there = self.wanted(world)
         cell = cell_of(place)
         visible = there & view[cell[:, 0], cell[:, 1]]
+        # What stood in cells that are forgotten is forgotten with them.
+        was = cell_of(notes.place)
+        kept = notes.found & ~(volatile & (epoch != notes.epoch))[was[:, 0], was[:, 1]]
         return Sketch(
             state=notes.state,
             seen=seen | view,
             solid=jnp.where(view, world.scene.wall != FREE, notes.solid),
-            found=visible | (notes.found & jnp.all(place == notes.place, axis=1)),
+            found=visible | (kept & jnp.all(place == notes.place, axis=1)),
             place=jnp.where(visible[:, None], place, notes.place),
             epoch=epoch,
         )
 
+    def sorted_out(self, notes: Sketch) -> tuple[Bool[Array, " N"], Bool[Array, "R C"]]:
+        """Which of the things that have been in view to go to, and which cells to keep out of. Here all, and none."""
+        _, there = self.wanted(notes.state.world)
+        return notes.found & there, jnp.zeros_like(notes.seen)
+
     def _next_place(self, notes: Sketch) -> Float[Array, "2"]:
         """Where to walk straight to now."""
         world = notes.state.world
-        _, there = self.wanted(world)
-        known = notes.found & there
+        known, avoided = self.sorted_out(notes)
         any_known = jnp.any(known)
-        free = notes.seen & ~notes.solid
+        free = notes.seen & ~notes.solid & ~avoided
         row, column = cell_of(notes.place).T
         goals = jnp.zeros_like(free).at[row, column].max(known)
         # Cells that nobody has seen may be free. To explore is to go to the nearest of those that border on free ones.
