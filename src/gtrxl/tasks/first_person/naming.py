@@ -15,8 +15,8 @@ HUES = ("red", "green", "blue", "cyan", "magenta", "yellow")
 """Colours that are named; objects, floors and words count them alike."""
 THINGS = (
     "apple", "ball", "balloon", "banana", "bottle", "cake", "can", "car", "cassette", "chair", "cherries", "cow", "flower",
-    "fork", "fridge", "guitar", "hair_brush", "hammer", "hat", "ice_lolly", "jug", "key", "knife", "ladder", "mug", "pencil", "pig",
-    "pincer", "plant", "saxophone", "shoe", "spoon", "suitcase", "tennis_racket", "tomato", "toothbrush", "tree", "tv",
+    "fork", "fridge", "guitar", "hair_brush", "hammer", "hat", "ice_lolly", "jug", "key", "knife", "ladder", "mug", "pencil",
+    "pig", "pincer", "plant", "saxophone", "shoe", "spoon", "suitcase", "tennis_racket", "tomato", "toothbrush", "tree", "tv",
     "wine_glass", "zebra",
 )  # fmt: skip
 """The forty everyday things that are named, each one word."""
