@@ -13,14 +13,8 @@ from gtrxl.tasks.drawing import canvas as c
 from gtrxl.tasks.drawing.canvas import Canvas
 from gtrxl.tasks.first_person.materials import DOOR_PAINT, PAINT
 from gtrxl.tasks.first_person.scene import COLOURS, DOOR, FREE, GLASS, PATTERNS, SHAPES, WALL_HEIGHT, Body, Objects, Scene
-from gtrxl.tasks.words import NO_WORD, buckets_of
+from gtrxl.tasks.words import NO_WORD, PLACES
 
-_OTHER_WORDS = (
-    "a all an any anything are collect every find get go in is matches most near not object objects one pick room take that the "
-    "to touch up"
-)
-VOCABULARY = (*COLOURS, *SHAPES, *_OTHER_WORDS.split())
-"""What instructions are made of."""
 _PATH, _JUMP = "#1d4a9c", 1.0
 _PAPER = "#fbfaf7"
 
@@ -30,7 +24,7 @@ def read(instruction: Int[np.ndarray, " N"]) -> str:
     return " ".join(_WORD_OF.get(int(bucket), "…") for bucket in instruction if bucket != NO_WORD)
 
 
-_WORD_OF = {int(buckets_of(word, words=1)[0]): word for word in VOCABULARY}
+_WORD_OF = {place: word for word, place in PLACES.items()}
 
 
 def draw_plan(
