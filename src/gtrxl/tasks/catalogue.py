@@ -161,6 +161,9 @@ _LEVELS = {
     "language_execute_random_task": _level(
         "language.random_task:RandomTask", "do what one of fourteen kinds of instructions says", sets=_LATER
     ),
+    "language_answer_quantitative_question": _level(
+        "language.quantitative:QuantitativeQuestion", "say yes or no to a question about four objects", sets=_LATER
+    ),
 }
 """The first-person levels. The order within a set is this one, and a run's streams are shared out by it: keep it, and add levels
 at the end."""

@@ -31,12 +31,18 @@ def _word(text: str) -> int:
 
 
 HUE_WORDS = np.array([_word(name) for name in HUES], np.int32)
+ASKED_WORDS = np.array([_word(f"{name}?") for name in HUES], np.int32)
 THING_WORDS = np.array([_word(name) for name in THINGS], np.int32)
 
 
 def hue(number: Int[Array, ""]) -> Int[Array, ""]:
     """The word for a colour of HUES."""
     return jnp.asarray(HUE_WORDS)[number]
+
+
+def asked(number: Int[Array, ""]) -> Int[Array, ""]:
+    """The word for a colour of HUES at the end of a question: its mark belongs to it."""
+    return jnp.asarray(ASKED_WORDS)[number]
 
 
 def thing(number: Int[Array, ""]) -> Int[Array, ""]:
