@@ -164,6 +164,14 @@ _LEVELS = {
     "language_answer_quantitative_question": _level(
         "language.quantitative:QuantitativeQuestion", "say yes or no to a question about four objects", sets=_LATER
     ),
+    "explore_object_locations_large": _level(
+        "explore.mazes:ObjectLocations",
+        "explore_object_locations in a larger maze with 9 rooms",
+        sets=_LATER,
+        size=17,
+        in_rooms=1,
+        episode_steps=1800,
+    ),
 }
 """The first-person levels. The order within a set is this one, and a run's streams are shared out by it: keep it, and add levels
 at the end."""

@@ -111,6 +111,27 @@ def test_apples_pay_one_each_and_come_back_together():
     np.testing.assert_array_equal(found.after.world.scene.wall[-1], found.before.world.scene.wall[0])
 
 
+def test_in_the_large_maze_apples_are_in_rooms_at_most_four_in_each_and_one_starts_beside_them():
+    task = blind(ObjectLocations, size=17, in_rooms=1)
+    worlds = jax.tree.map(np.asarray, jax.jit(jax.vmap(task.build))(jax.random.split(jax.random.key(0), 32)))
+    for number in range(32):
+        wall, place = worlds.scene.wall[number], worlds.scene.objects.place[number]
+        cells = {tuple(cell) for cell in np.floor(place[:, ::-1]).astype(int).tolist()}
+        assert len(cells) == 18
+        # A cell of a room is in a square of 3 x 3 free cells; corridors are one cell wide.
+        free = np.pad(wall == FREE, 1)
+        squares = np.all([free[r : r + 17, c : c + 17] for r in range(3) for c in range(3)], 0)
+        inside = np.any([np.pad(squares, 1)[r : r + 17, c : c + 17] for r in range(3) for c in range(3)], 0)
+        assert squares.sum() == 9, "nine rooms of nine cells"
+        assert all(inside[cell] for cell in cells)
+        for row, column in np.argwhere(squares):
+            assert sum(abs(cell[0] - row) <= 1 and abs(cell[1] - column) <= 1 for cell in cells) <= 4
+        starts = {tuple(cell) for cell in worlds.own.starts[number].tolist()}
+        assert len(starts) == 45
+        assert not starts & cells
+        assert all(inside[cell] for cell in starts)
+
+
 @pytest.mark.slow
 def test_an_episode_is_the_same_alone_and_among_256(found, keys):
     alone = jax.jit(play)
@@ -125,6 +146,7 @@ def test_names_and_dials():
     assert make_task("explore_obstructed_goals_small") == ObstructedGoals(size=11, episode_steps=1350)
     assert make_task("explore_obstructed_goals_large") == ObstructedGoals(size=17, episode_steps=1800)
     assert make_task("explore_object_locations_small:height=24") == ObjectLocations(height=24)
+    assert make_task("explore_object_locations_large") == ObjectLocations(size=17, in_rooms=1, episode_steps=1800)
     for size, message in ((10, "size must be odd, got 10"), (5, "size must be from 7 to 21, got 5")):
         with pytest.raises(TaskError, match=message):
             GoalLocations(size=size)

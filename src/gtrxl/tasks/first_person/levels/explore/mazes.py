@@ -18,14 +18,28 @@ from jaxtyping import Array, Bool, Int, PRNGKeyArray
 from gtrxl.tasks.errors import TaskError, in_range
 from gtrxl.tasks.first_person.actions import Command
 from gtrxl.tasks.first_person.level import Level, Verdict, World, seconds, silence
-from gtrxl.tasks.first_person.mazes import Maze, carve, close_doors, far_from, paint, pick, shut, stand, unlike
+from gtrxl.tasks.first_person.mazes import (
+    NO_ROOM,
+    Maze,
+    carve,
+    close_doors,
+    far_from,
+    paint,
+    pick,
+    rooms_a_side,
+    shut,
+    stand,
+    unlike,
+)
 from gtrxl.tasks.first_person.motion import touching
 from gtrxl.tasks.first_person.rooms import choose, standing
 from gtrxl.tasks.first_person.scene import FREE, SHAPES, Objects, Scene, cell_of, centre
 from gtrxl.tasks.players.navigator import Navigator
 
 STARTS = 5
-"""Places of a maze that one can be put at."""
+"""Places of a maze that one can be put at, or of each of its rooms."""
+APPLE_PLACES = 4
+"""In each room, where apples are in rooms alone; half of all hold one."""
 GOAL_REWARD = 10.0
 APPLE_REWARD = 1.0
 LOOPS, LOOPS_WITH_DOORS = 0.15, 0.4
@@ -73,9 +87,7 @@ class Explore(Level):
         maze = carve(maze_key, size=self.size, loops=self.loops)
         wall, floor, sky = paint(paint_key, maze)
         objects = self.furnish(things_key, maze, floor)
-        # Nobody starts where a door may shut, nor on the goal or next to it. Apples are too many to keep away from.
-        aside = far_from(cell_of(objects.place[0]), size=self.size, least=2)
-        starts = pick(starts_key, maze.free & ~maze.door & aside, STARTS)
+        starts = self.starts(starts_key, maze, objects)
         door = maze.door if self.doors else jnp.zeros_like(maze.door)
         if self.doors:
             wall = shut(wall, door, close_doors(doors_key, maze.free, door))
@@ -86,6 +98,12 @@ class Explore(Level):
             instruction=silence(),
         )
 
+    def starts(self, key: PRNGKeyArray, maze: Maze, objects: Objects) -> Int[Array, "S 2"]:
+        """Where one can be put: nowhere that a door may shut, nor on the goal or next to it. Apples are too many to keep away
+        from."""
+        aside = far_from(cell_of(objects.place[0]), size=self.size, least=2)
+        return pick(key, maze.free & ~maze.door & aside, STARTS)
+
     def player(self) -> Navigator:
         """Draws a map, and forgets the doors of it at every restart."""
         return Navigator(self, changes=_doors)
@@ -94,7 +112,8 @@ class Explore(Level):
         """The world with the body at another of its places, and the doors anew, if `wanted`; else as it was."""
         place_key, heading_key, doors_key = jax.random.split(key, 3)
         own = world.own
-        start = (own.start + jax.random.randint(place_key, (), 1, STARTS)) % STARTS
+        count = own.starts.shape[0]
+        start = (own.start + jax.random.randint(place_key, (), 1, count)) % count
         body = choose(wanted, stand(heading_key, own.starts[start]), world.body)
         own = Exploring(
             starts=own.starts,
@@ -157,23 +176,45 @@ class ObstructedGoals(GoalLocations):
 
 @dataclasses.dataclass(frozen=True)
 class ObjectLocations(Explore):
-    """`explore_object_locations_small`: gather all apples, again and again.
+    """`explore_object_locations_small` and `_large`: gather all apples, again and again.
 
     Apples lie on half of the places of a maze, red ones, in a red room green. Each pays 1 and is gone. When all are taken the
-    level restarts: all are back where they were, and one is put at another of five places. Maze and colours stay for the
-    episode. 11 x 11 cells, 4 rooms, 90 s.
+    level restarts: all are back where they were, and one is put elsewhere. Maze and colours stay for the episode. Small: 11 x 11
+    cells, 4 rooms, 90 s; the places are the 25 cells with odd row and column, so there are 12 apples. Large: 17 x 17 cells, 9
+    rooms of 3 x 3, 120 s; each room has four places, so there are 18 apples, and none in corridors (`in_rooms=1`).
 
-    Unlike the original: the places are the 25 cells with odd row and column, so there are 12 apples; every room has its own
-    colour, in place of pictures on the walls; a restart takes no time.
+    Unlike the original: in the small one apples lie in corridors too, and one is put at one of five places, while the original
+    has places in rooms alone; the large one has always nine rooms; every room has its own colour, in place of pictures on the
+    walls; a restart takes no time.
     """
 
+    in_rooms: int = 0
+    """1: apples and places to start from are in rooms alone, four and five in each."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        in_range("in_rooms", self.in_rooms, least=0, most=1, hint="1 keeps the corridors free of apples")
+
     def furnish(self, key: PRNGKeyArray, maze: Maze, floor: Int[Array, "R C"]) -> Objects:
-        """Apples on half of the nodes."""
-        nodes = jnp.zeros_like(maze.free).at[1::2, 1::2].set(True)
-        count = (self.size // 2) ** 2 // 2
-        cells = pick(key, nodes, count)
+        """Apples on half of the places."""
+        if self.in_rooms:
+            places_key, half_key = jax.random.split(key)
+            rooms = rooms_a_side(self.size) ** 2
+            of_room = jax.vmap(lambda key, room: pick(key, maze.room == room, APPLE_PLACES))
+            places = of_room(jax.random.split(places_key, rooms), jnp.arange(rooms)).reshape(-1, 2)
+            cells = jax.random.permutation(half_key, places)[: len(places) // 2]
+        else:
+            nodes = jnp.zeros_like(maze.free).at[1::2, 1::2].set(True)
+            cells = pick(key, nodes, (self.size // 2) ** 2 // 2)
         colour = unlike(floor, cells, usual="red", otherwise="green")
-        return standing(centre(cells), _all(count, SHAPES.index("apple")), colour, size=0.5)
+        return standing(centre(cells), _all(len(cells), SHAPES.index("apple")), colour, size=0.5)
+
+    def starts(self, key: PRNGKeyArray, maze: Maze, objects: Objects) -> Int[Array, "S 2"]:
+        """As everywhere, or in rooms, beside the apples."""
+        if not self.in_rooms:
+            return super().starts(key, maze, objects)
+        row, column = cell_of(objects.place).T
+        return pick(key, (maze.room != NO_ROOM).at[row, column].set(False), STARTS * rooms_a_side(self.size) ** 2)
 
     def judge(self, world: World, command: Command, key: PRNGKeyArray) -> Verdict:
         """What is touched is taken; the last one restarts."""
