@@ -155,6 +155,11 @@ _LEVELS = {
     "rooms_exploit_deferred_effects": _level(
         "rooms.deferred:DeferredEffects", "take a loss that opens the way to more, if there is a door", sets=_LATER
     ),
+    "rooms_keys_doors_puzzle": _level(
+        "rooms.keys_doors:KeysDoorsPuzzle",
+        "open doors with keys in the order that leads to the goal",
+        sets=_LATER,
+    ),
     "language_select_located_object": _level(
         "language.located:LocatedObject", "take the object of a colour in the room of a colour", sets=_LATER
     ),

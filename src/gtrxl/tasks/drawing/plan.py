@@ -72,7 +72,7 @@ def _objects(canvas: Canvas, objects: Objects, at: Callable[[c.Number, c.Number]
         radius = max(2.5, 0.5 * cell * float(objects.size[i]))
         if x <= 0 and y <= 0:
             continue  # room for an object, never used
-        if int(objects.shape[i]) == SHAPES.index("pad"):
+        if SHAPES[int(objects.shape[i])] in ("pad", "fence"):
             canvas.box(at(x, y), (2 * radius, 2 * radius), fill=colour if there else None, edge=colour, line=2)
         else:
             canvas.disc(at(x, y), radius, fill=colour if there else None, edge="#222222" if there else colour, line=1.5)
