@@ -148,6 +148,7 @@ def at_door(state, door: int):
     return moved(state, centre(cell) + offset)
 
 
+@pytest.mark.slow
 def test_a_key_pays_is_carried_and_opens_a_door_of_its_colour_for_good():
     state = a_state(1)
     own = state.world.own
@@ -169,6 +170,7 @@ def test_a_key_pays_is_carried_and_opens_a_door_of_its_colour_for_good():
     assert (float(reward), int(again.world.scene.wall[cell])) == (0, FREE)
 
 
+@pytest.mark.slow
 def test_another_key_takes_the_place_of_the_first_and_does_not_open_its_door():
     state = a_state(3)
     own = state.world.own
@@ -181,6 +183,7 @@ def test_another_key_takes_the_place_of_the_first_and_does_not_open_its_door():
     assert bool(state.world.own.locks.shut[door])
 
 
+@pytest.mark.slow
 def test_the_goal_pays_fifty_and_ends():
     state = a_state(2)
     place = int(jnp.argmax(state.world.own.puzzle.things == GOAL))
@@ -189,6 +192,7 @@ def test_the_goal_pays_fifty_and_ends():
     assert (float(reward), bool(terminated), bool(truncated)) == (50, True, False)
 
 
+@pytest.mark.slow
 def test_the_carried_key_is_shown_in_the_corner():
     state = a_state(1)
     empty = jnp.full((72, 96, 3), 90, jnp.uint8)

@@ -62,6 +62,7 @@ def test_two_rooms_come_as_often_as_four_and_six_together(worlds):
     assert {each for world in worlds for pair in looks(world) for each in pair} == set(HUES)
 
 
+@pytest.mark.slow
 def test_the_named_one_pays_ten_others_cost_their_share_and_all_bring_a_new_task():
     for seed in range(8):
         state = start(TASK, jax.random.key(seed))
@@ -74,6 +75,7 @@ def test_the_named_one_pays_ten_others_cost_their_share_and_all_bring_a_new_task
             assert not bool(jnp.array_equal(after.world.scene.objects.place, state.world.scene.objects.place))
 
 
+@pytest.mark.slow
 def test_without_a_touch_nothing_is_paid_and_nothing_changes():
     state = start(TASK, jax.random.key(3))
     after, reward = one_step(TASK, state, FIRE)

@@ -87,6 +87,7 @@ def test_neither_colour_nor_shape_alone_gives_the_answer_away():
             assert answers == {True, False}
 
 
+@pytest.mark.slow
 def test_right_pays_ten_wrong_costs_ten_and_objects_are_walked_through():
     for seed in range(6):
         state = start(TASK, jax.random.key(seed))

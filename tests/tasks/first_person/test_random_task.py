@@ -102,6 +102,7 @@ def test_kinds_come_as_often_as_they_should():
     assert 0.2 < np.mean(np.array(words) == 2) < 0.47
 
 
+@pytest.mark.slow
 def test_a_single_goal_pays_ten_another_object_costs_its_share_and_both_end_the_task():
     tried = set()
     for seed in range(24):
@@ -118,6 +119,7 @@ def test_a_single_goal_pays_ten_another_object_costs_its_share_and_both_end_the_
     assert len(tried) >= 4
 
 
+@pytest.mark.slow
 def test_of_every_each_pays_one_the_last_eleven_and_a_wrong_one_ends_it():
     states = (start(TASK, jax.random.key(seed)) for seed in range(60))
     state = next(state for state in states if np.asarray(state.world.own.goal).sum() > 2)

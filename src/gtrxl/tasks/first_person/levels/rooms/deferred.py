@@ -86,7 +86,8 @@ class DeferredEffects(Level):
         objects = standing(jnp.concatenate([first[:11], second[:10]]), jnp.asarray(_SHAPE), jnp.asarray(_COLOUR))
         there = jnp.ones(THINGS, bool).at[BOX].set(box).at[CAKES].set(two)
         size = objects.size.at[BOX].set(0.6)
-        objects = eqx.tree_at(lambda of: (of.there, of.size), objects, (there, size))
+        place = jnp.where(there[:, None], objects.place, 0.0)
+        objects = eqx.tree_at(lambda of: (of.there, of.size, of.place), objects, (there, size, place))
         left = room(SIDE, SIDE, wall=paint("blue", "bricks"), floor=paint("orange", "planks"))
         right = room(SIDE, SIDE, wall=paint("purple", "stripes"), floor=paint("brown", "checks"))
         # One wall between the rooms: the first one's.

@@ -1,4 +1,4 @@
-"""What is laid over a picture: marks that belong to the eye, not to the world.
+"""What one carries, shown over the picture in a corner.
 
 H height and W width of the picture.
 """
