@@ -2,7 +2,8 @@
 
 `install(folder)` makes it importable as `deepmind_lab`, in processes started from here too. What it does beside is told by
 variables, so that it reaches those as well: FAKE_LAB_FRAMES (of an episode), FAKE_LAB_COMPILE (seconds that a map takes without
-a cache hit), FAKE_LAB_EXIT (a file: the next step that finds it removes it and ends the process).
+a cache hit), FAKE_LAB_EXIT (a file: the next step that finds it removes it and ends the process), FAKE_LAB_LOUD (it logs
+whatever it was told of logging).
 """
 
 import contextlib
@@ -79,6 +80,8 @@ class Lab:
             raise RuntimeError("Hold-out levels are not allowed")
         if base in ("psychlab_arbitrary_visuomotor_mapping", "psychlab_continuous_recognition") and "datasetPath" not in config:
             raise RuntimeError("datasetPath must be set")
+        if config.get("logLevel") != "WARN" or "FAKE_LAB_LOUD" in os.environ:
+            os.write(1, b"Initialize Lab\n" * 42)  # from C: Python's stdout knows nothing of it
         self._level, self._config, self._wanted, self._cache = name, dict(config), list(observations), level_cache
         self._episode, self._frames, self._closed = -1, None, False
         self._random, self._last = np.random.default_rng(0), None

@@ -79,7 +79,7 @@ def test_a_set_has_the_spaces_of_its_members(lab):
 
 
 def test_what_a_level_is_told(lab):
-    plain = {"height": "72", "width": "96"}
+    plain = {"height": "72", "width": "96", "logLevel": "WARN"}
     scored = plain | {"allowHoldOutLevels": "true", "mixerSeed": "1611489005"}
     assert int(scored["mixerSeed"]) == dmlab.SCORING_SEED
     assert task("dmlab:rooms_watermaze").config == plain

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from gtrxl.gym.by_name import parse
+from gtrxl.gym.isolated import IsolatedEnv
 from gtrxl.tasks.errors import TaskError
 from gtrxl.tasks.first_person.actions import LAB_ACTIONS, MAPPING_ACTIONS
 from tests.gym import fake_lab
@@ -133,6 +134,20 @@ def test_what_an_agent_is_shown(lab):
     assert spec.measured == ((15, 16),)
     with pytest.raises(TaskError, match="previous action and reward"):
         parse("dmlab:rooms_watermaze", previous="none")
+
+
+def test_what_lab_logs_never_reaches_our_stdout(lab, capfd):
+    """Told to be quiet it is; where it is not, its process has no way to our stdout, which may be read by a program."""
+    made = task(f"dmlab:rooms_watermaze:{SMALL}").make()
+    made.close()
+    assert capfd.readouterr() == ("", "")
+    lab.setenv("FAKE_LAB_LOUD", "1")
+    apart = IsolatedEnv(task(f"dmlab:rooms_watermaze:{SMALL}"), render_mode="rgb_array")
+    seen, _ = apart.reset(seed=0)
+    assert np.array_equal(apart.render(), seen["image"])
+    apart.close()
+    out, log = capfd.readouterr()
+    assert (out, log.count("Initialize Lab")) == ("", 42)
 
 
 def _crash(folder: str) -> None:

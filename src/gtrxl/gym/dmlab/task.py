@@ -163,7 +163,8 @@ class LabTask(GymTask):
     def config(self) -> dict[str, str]:
         """What Lab is told; it takes text alone."""
         settings = self.settings
-        told = {"height": str(settings.height), "width": str(settings.width)}
+        # Lab writes what it does to stdout, some forty lines before its first picture.
+        told = {"height": str(settings.height), "width": str(settings.width), "logLevel": "WARN"}
         if self.id in dmlab_levels.WANT_DATA:
             told["datasetPath"] = settings.dataset
         if settings.test or self.id.endswith("_test"):
