@@ -48,7 +48,7 @@ THIRTY = [
     "explore_object_rewards_many",
 ]
 SPLIT = ("rooms_collect_good_objects", "rooms_exploit_deferred_effects")
-OTHERS = ("seekavoid_arena_01", "missing_map")
+OTHERS = ("seekavoid_arena_01", "tests/missing_map")
 KEYS = {"width", "height", "fps", "datasetPath", "allowHoldOutLevels", "mixerSeed", "logLevel", "randomSeed"}
 CRASH = 139
 
@@ -71,6 +71,8 @@ class Lab:
             raise RuntimeError("Failed to load renderer")
         if set(observations) - {"RGB_INTERLEAVED", "INSTR"}:
             raise RuntimeError("Unknown observation")
+        if int(config.get("height", 240)) % 4 or int(config.get("width", 320)) % 4:
+            raise RuntimeError("Invalid screen size")
         name = level.removeprefix("contributed/dmlab30/")
         base = name.removesuffix("_train").removesuffix("_test")
         ours = level != name and base in THIRTY and (name != base) == (base in SPLIT)
@@ -91,7 +93,7 @@ class Lab:
         self._crash_if_closed()
         if seed is not None and type(seed) is not int:
             raise ValueError("'seed' must be int or None")
-        if self._level == "missing_map":
+        if self._level == "tests/missing_map":
             os._exit(1)
         self._episode += 1
         # Unseeded processes that start in the same second are the same; the first episode differs from later ones.

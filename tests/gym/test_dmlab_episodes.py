@@ -152,7 +152,7 @@ def test_what_lab_logs_never_reaches_our_stdout(lab, capfd):
 
 def _crash(folder: str) -> None:
     sys.path.insert(0, folder)
-    made = task("dmlab:missing_map").make()
+    made = task("dmlab:tests/missing_map").make()
     made.reset(seed=0)
     os._exit(0)
 

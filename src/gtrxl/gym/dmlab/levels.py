@@ -8,6 +8,8 @@ import types
 from collections.abc import Mapping
 from typing import Literal
 
+from gtrxl import names
+from gtrxl.tasks.errors import TaskError
 from gtrxl.tasks.scale import of_100
 
 LAB = "dmlab:"
@@ -95,6 +97,13 @@ MAPPING = "psychlab_arbitrary_visuomotor_mapping"
 WANT_DATA = (MAPPING, "psychlab_continuous_recognition")
 """The levels that show pictures of a dataset."""
 
+OTHERS = (
+    *("lt_chasm", "lt_hallway_slope", "lt_horseshoe_color", "lt_space_bounce_hard"),
+    *(f"nav_maze_{kind}_0{number}" for kind in ("random_goal", "static") for number in (1, 2, 3)),
+    *("seekavoid_arena_01", "stairway_to_melon"),
+)
+"""Levels that Lab keeps beside its folders; any other is named with its folder."""
+
 EMBEDDED = (
     *SETS["dmlab30-memory"],
     "rooms_collect_good_objects",
@@ -119,6 +128,18 @@ def path(name: str) -> str:
 def level_of(name: str) -> LabLevel | None:
     """The level that this name trains on or is scored on; None if it is not of the thirty."""
     return LEVELS.get(name) or LEVELS.get(name.removesuffix("_test") + "_train")
+
+
+def check(name: str) -> None:
+    """Raises for a name that no Lab can know. A path is taken at its word, unless it leads to where the thirty are."""
+    inside = name.removeprefix(FOLDER)
+    if level_of(inside) is not None or name in OTHERS or ("/" in name.replace("\\", "/") and name == inside):
+        return
+    known = [*LEVELS, *(level.test for level in _ALL), *OTHERS]
+    raise TaskError(
+        f"a level must be one of DMLab-30's or named with its folder, got {LAB}{name}{names.meant(inside, known) or ';'} "
+        f"the thirty are in docs/dmlab.md, another level of your Lab is {LAB}FOLDER/NAME"
+    )
 
 
 def split_of(task: str) -> Literal["memory", "reactive"] | None:

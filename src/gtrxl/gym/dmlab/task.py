@@ -41,6 +41,8 @@ IMAGE, INSTRUCTION = "image", "instruction"
 """The parts of an observation."""
 PICTURE, TEXT = "RGB_INTERLEAVED", "INSTR"
 """What Lab calls them."""
+SIDE = 4
+"""Lab refuses a picture whose height or width is no multiple of it."""
 MOST_LETTERS = 255
 """Of an instruction."""
 SCORING_SEED = 0x600D5EED
@@ -68,8 +70,13 @@ class LabSettings:
     """Play the episodes that are kept for scoring."""
 
     def __post_init__(self):
-        in_range("height", self.height, least=8, most=4096, hint="the paper's pictures are 72 x 96")
-        in_range("width", self.width, least=8, most=4096, hint="the paper's pictures are 72 x 96")
+        for name in ("height", "width"):
+            side = getattr(self, name)
+            in_range(name, side, least=8, most=4096, hint="the paper's pictures are 72 x 96")
+            if side % SIDE:
+                raise TaskError(
+                    f"{name} must be a multiple of {SIDE} in DeepMind Lab, got {side}; take {side // SIDE * SIDE + SIDE}"
+                )
         if self.renderer not in ("software", "hardware"):
             raise TaskError(f"renderer must be software or hardware, got {self.renderer!r}; software runs everywhere")
         for name in ("reduced", "test"):
@@ -109,6 +116,7 @@ class LabTask(GymTask):
         """A level with arguments, of which those that are the usual ones are left out."""
         if not level or ":" in level:
             raise TaskError(f"a level of DeepMind Lab needs a name, got {LAB + level!r}; for example 'dmlab:rooms_watermaze'")
+        dmlab_levels.check(level)
         if mask_velocity:
             raise TaskError(f"mask_velocity is for tasks of classic control, got {LAB + level}; leave it out")
         if previous == "none":
