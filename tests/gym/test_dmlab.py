@@ -108,6 +108,12 @@ def test_every_level_can_be_made_to_train_and_to_score(lab):
         made.close()
 
 
+def test_what_is_scored_has_its_own_name():
+    assert task("dmlab:rooms_collect_good_objects:height=36").scored == "dmlab:rooms_collect_good_objects_test:height=36"
+    assert task("dmlab:rooms_watermaze").scored == "dmlab:rooms_watermaze"
+    assert parse("gym:CartPole-v1").scored == "gym:CartPole-v1"
+
+
 # What goes wrong
 
 

@@ -8,9 +8,11 @@ import numpy as np
 from gtrxl.tasks.first_person.scene import COLOURS, SHAPES
 from gtrxl.tasks.words import BUCKETS, NO_WORD, VOCABULARY, buckets_of
 
-_THINGS = """apple2 ball balloon banana bottle cake can car cassette chair cherries cow flower fork fridge guitar hair_brush
-hammer hat ice_lolly jug key knife ladder mug pencil pig pincer plant saxophone shoe spoon suitcase tennis_racket tomato toothbrush tree
-tv wine_glass zebra"""
+_THINGS = """
+    apple2 ball balloon banana bottle cake can car cassette chair cherries cow flower fork fridge guitar hair_brush
+    hammer hat ice_lolly jug key knife ladder mug pencil pig pincer plant saxophone shoe spoon suitcase tennis_racket
+    tomato toothbrush tree tv wine_glass zebra
+"""
 THINGS = _THINGS.split()
 PAINTS = ["red", "green", "blue", "cyan", "magenta", "yellow"]
 

@@ -260,7 +260,8 @@ class Eval:
         low, high = said.interval
         interval = f"95 % interval {low:.2f} to {high:.2f}"
         if said.tasks is not None:
-            made = table("task", ["return", "95 %", "random", "best", "of 100", "episodes"])
+            best = "human" if said.best_is == "human" else "best"
+            made = table("task", ["return", "95 %", "random", best, "of 100", "episodes"])
             for name, of in said.tasks.items():
                 numbers = (of.mean_return, (of.interval[1] - of.interval[0]) / 2, of.random, of.best, of.normalised)
                 made.add_row(name, *("" if number is None else f"{number:.2f}" for number in numbers), str(of.episodes))

@@ -59,6 +59,11 @@ class GymAgent(TrainedAgent):
         return self.task.name
 
     @property
+    def scored(self) -> str:
+        """Of what it is scored on."""
+        return self.task.scored
+
+    @property
     def usual_episodes(self) -> int:
         """The same for all: how long they take is not known."""
         return EPISODES

@@ -3,10 +3,10 @@
 import pytest
 
 from gtrxl.training.actors.failures import FORGIVEN, Failures
-from gtrxl.training.actors.packets import Failure
+from gtrxl.training.actors.packets import Failure, Kind
 
 
-def failure(actor=0, *, at="at step 3", said="raised KeyError: 1", kind="raised"):
+def failure(actor=0, *, at="at step 3", said="raised KeyError: 1", kind: Kind = "raised"):
     message = f"gym:Bad, actor {actor}, stream 0, {at}: {said}"
     return Failure(actor, kind, message, when_made=at == "when made")
 
