@@ -206,6 +206,7 @@ def test_what_is_wrong_with_a_run_is_one_line(
 
 def test_tasks_lists_every_task_with_its_scores(capsys: pytest.CaptureFixture[str]):
     from gtrxl.tasks import TASKS
+    from gtrxl.tasks.sets import SETS
 
     code, out, _ = run("tasks", capsys=capsys)
     assert code == 0
@@ -214,9 +215,12 @@ def test_tasks_lists_every_task_with_its_scores(capsys: pytest.CaptureFixture[st
     scores = json.loads(run("tasks", "--json", capsys=capsys)[1])
     assert all(scores[name]["random"] < scores[name]["best"] for name in TASKS)
     assert {line.split()[0]: line.split()[1] for line in sets.splitlines()[1:]} == {
-        "lab-memory": "8", "lab-reactive": "4", "lab12": "12", "dmlab30": "30", "dmlab30-memory": "8", "dmlab30-reactive": "22",
+        **{name: str(len(members)) for name, members in SETS.items()},
+        "dmlab30": "30",
+        "dmlab30-memory": "8",
+        "dmlab30-reactive": "22",
         "A+B": "2",
-    }  # fmt: skip
+    }
     assert all(len(line.split()) > 3 for line in sets.splitlines()[1:]), "each says what it is"
 
 

@@ -121,7 +121,8 @@ def test_what_is_scored_has_its_own_name():
     ("dmlab:rooms_watermaze", "`gtrxl train rooms_watermaze`"),
     ("dmlab:rooms_collect_good_objects", "`gtrxl train rooms_collect_good_objects`"),
     ("dmlab:natlab_fixed_large_map", "`gtrxl train lab-reactive`"),
-    ("dmlab30", "`gtrxl train lab12`"),
+    ("dmlab30", "`gtrxl train lab30`"),
+    ("dmlab:psychlab_visual_search", "`gtrxl train psychlab_visual_search`"),
     ("dmlab30-memory", "`gtrxl train lab-memory`"),
 ])  # fmt: skip
 def test_without_lab_one_line_says_how_to_get_it_and_what_to_use_instead(text, instead, monkeypatch):

@@ -26,11 +26,12 @@ _DMLAB = """
     apple2 balloon banana bottle can chair cherries cow flower fork fridge guitar hair_brush hammer ice_lolly jug key knife ladder
     mug pencil pig pincer plant saxophone shoe spoon suitcase tennis_racket tomato toothbrush tree wine_glass zebra
     hair brush ice lolly tennis racket wine glass
-    black grey pink
+    black grey pink fence
     in room near every all objects are any anything most
     red? green? blue? yellow? magenta? cyan? orange? white? purple? brown? black?
 """
-"""Of the language levels of DMLab-30: its shapes, with and without the line between two words, its colours, its sentences."""
+"""Of the language levels of DMLab-30: its shapes, with and without the line between two words, its colours, its sentences; and a
+fence of ours."""
 VOCABULARY: tuple[str, ...] = (*_OURS.split(), *_DMLAB.split())
 """The words that have a bucket of their own. New ones go to the end: those before them then stay where they are."""
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from gtrxl import names
+from gtrxl.tasks.catalogue import SETS as OURS
 from gtrxl.tasks.errors import TaskError
 from gtrxl.tasks.scale import of_100
 
@@ -104,13 +105,7 @@ OTHERS = (
 )
 """Levels that Lab keeps beside its folders; any other is named with its folder."""
 
-EMBEDDED = (
-    *SETS["dmlab30-memory"],
-    "rooms_collect_good_objects",
-    "explore_object_locations_small",
-    "language_select_described_object",
-    MAPPING,
-)
+EMBEDDED = tuple(member.partition(":")[0] for member in OURS["lab30"])
 """The levels that this package re-creates in a world of its own."""
 
 
@@ -155,7 +150,7 @@ def instead(name: str) -> str:
     if plain in EMBEDDED:
         return plain
     if name in SETS:
-        return {"dmlab30": "lab12"}.get(name, name.replace("dmlab30", "lab"))
+        return {"dmlab30": "lab30"}.get(name, name.replace("dmlab30", "lab"))
     return "lab-memory" if level is None or level.memory else "lab-reactive"
 
 

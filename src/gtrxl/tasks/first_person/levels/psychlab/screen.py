@@ -83,6 +83,8 @@ class ScreenLevel(Level):
     """The colour of the empty screen."""
     mark: ClassVar[Int[np.ndarray, "3"]] = WHITE
     """The colour of the dot where one looks."""
+    mark_pixels: ClassVar[float] = 0.5
+    """Half its side at least, in pixels. At 0.5 pictures with sides of even length and few pixels have none."""
 
     @abc.abstractmethod
     def paint(self, world: World, pixels: Pixels, empty: Int[Array, "H W 3"]) -> Int[Array, "H W 3"]:
@@ -109,4 +111,4 @@ class ScreenLevel(Level):
         empty = painted(pixels.square((0, 0), EDGE), self.ground, jnp.broadcast_to(jnp.asarray(BLACK), (height, width, 3)))
         picture = self.paint(world, pixels, empty)
         # Where one looks, so that it can be aimed.
-        return painted(pixels.square(gaze, max(0.6, 0.5 * pixels.scale)), self.mark, picture).astype(jnp.uint8)
+        return painted(pixels.square(gaze, max(0.6, self.mark_pixels * pixels.scale)), self.mark, picture).astype(jnp.uint8)
