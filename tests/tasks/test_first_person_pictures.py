@@ -8,12 +8,12 @@ import pytest
 
 from gtrxl.tasks import frame
 from gtrxl.tasks.drawing.contact_sheet import _telling
-from gtrxl.tasks.drawing.plan import VOCABULARY, read
+from gtrxl.tasks.drawing.plan import read
 from gtrxl.tasks.episodes import Episode
 from gtrxl.tasks.first_person import level
 from gtrxl.tasks.first_person.level import WORDS
 from gtrxl.tasks.first_person.levels.rooms.watermaze import Watermaze
-from gtrxl.tasks.words import BUCKETS, buckets_of
+from gtrxl.tasks.words import BUCKETS, VOCABULARY, buckets_of
 
 TASK = Watermaze(height=16, width=24)
 

@@ -19,7 +19,8 @@ MAX_WORDS = 16
 
 
 def word_buckets(text: str, max_words: int = MAX_WORDS) -> np.ndarray:
-    """The instruction as `[max_words]` int32: CRC-32 of each lower-cased word modulo 1000, then `NO_WORD`.
+    """The instruction as `[max_words]` int32: a bucket for each lower-cased word, then `NO_WORD`. A word that levels are known to
+    use has one of its own, another that of its CRC-32 modulo 1000.
 
     Words are what white space separates; those past `max_words` are dropped.
 

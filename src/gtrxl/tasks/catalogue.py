@@ -61,7 +61,9 @@ def _level(
     return TaskEntry(f"first_person.levels.{module}", kind, about, _fixed(arguments), sets=sets, in_sets=in_sets)
 
 
-_MEMORY, _REACTIVE = ("lab-memory", "lab12"), ("lab-reactive", "lab12")
+_MEMORY, _REACTIVE = ("lab-memory", "lab12", "lab30"), ("lab-reactive", "lab12", "lab30")
+_LATER = ("lab-reactive", "lab30")
+"""Levels of the reactive split that lab12 was without."""
 
 _TASKS = {
     "grid-numpad": _grid(
@@ -150,6 +152,15 @@ _LEVELS = {
         sets=_REACTIVE,
         in_sets={"reduced": 0},  # alone it has five actions; in a set it must take what the others take
     ),
+    "psychlab_continuous_recognition": _level(
+        "psychlab.recognition:ContinuousRecognition", "say of every picture whether it was shown before", sets=_LATER
+    ),
+    "psychlab_sequential_comparison": _level(
+        "psychlab.comparison:SequentialComparison", "see objects, and after a while whether one of them has changed", sets=_LATER
+    ),
+    "psychlab_visual_search": _level(
+        "psychlab.search:VisualSearch", "say whether there is a magenta T among many shapes", sets=_LATER
+    ),
 }
 """The first-person levels. The order within a set is this one, and a run's streams are shared out by it: keep it, and add levels
 at the end."""
@@ -165,8 +176,9 @@ ALIASES: Mapping[str, str] = types.MappingProxyType({entry.also: name for name, 
 ABOUT: Mapping[str, str] = types.MappingProxyType(
     {
         "lab-memory": "the paper's memory split of DMLab-30: the eight levels that need memory, re-created here",
-        "lab-reactive": "four levels of its reactive split, re-created here",
-        "lab12": "both at once",
+        "lab-reactive": "levels of its reactive split, re-created here",
+        "lab12": "the memory split and four of the reactive one",
+        "lab30": "all levels of DMLab-30 that are re-created here",
     }
 )
 """The sets that have a name, and what each is."""

@@ -13,11 +13,8 @@ from gtrxl.tasks.drawing import canvas as c
 from gtrxl.tasks.drawing.canvas import Canvas
 from gtrxl.tasks.first_person.materials import DOOR_PAINT, PAINT
 from gtrxl.tasks.first_person.scene import COLOURS, DOOR, FREE, PATTERNS, SHAPES, WALL_HEIGHT, Body, Objects, Scene
-from gtrxl.tasks.words import BUCKETS, NO_WORD, buckets_of
+from gtrxl.tasks.words import NO_WORD, PLACES
 
-_OTHER_WORDS = "a an collect find get go is matches not object one pick take that the to touch up"
-VOCABULARY = (*COLOURS, *SHAPES, *_OTHER_WORDS.split())
-"""What instructions are made of."""
 _PATH, _JUMP = "#1d4a9c", 1.0
 
 
@@ -26,8 +23,7 @@ def read(instruction: Int[np.ndarray, " N"]) -> str:
     return " ".join(_WORD_OF.get(int(bucket), "…") for bucket in instruction if bucket != NO_WORD)
 
 
-_WORD_OF = {int(buckets_of(word, words=1)[0]): word for word in VOCABULARY}
-assert len(_WORD_OF) == len(VOCABULARY) <= BUCKETS, "two words of instructions must not be the same number"
+_WORD_OF = {place: word for word, place in PLACES.items()}
 
 
 def draw_plan(
