@@ -56,6 +56,13 @@ class Goal:
     """The module that it comes from."""
     others: int | None = None
     """Frames of the other cores, if GTrXL-GRU needs fewer than were published."""
+    greedy: bool = False
+    """Whether its source played without chance, so that we do, too."""
+
+    @property
+    def plays(self) -> dict[str, tuple[str, ...]]:
+        """New episodes: the file that each kind is kept in, and what `gtrxl eval` is told."""
+        return {"eval.json": (), **({"greedy.json": ("--greedy",)} if self.greedy else {})}
 
     def command(self, core: str, seed: int, scale: float = 1.0) -> list[str]:
         """Of one run, without its folder."""
@@ -72,8 +79,8 @@ class Goal:
 M = 1_000_000
 
 
-def _popgym(name: str, task: str, published: float, frames: int, *options: str) -> Goal:
-    return Goal(name, "popgym", task, frames, published, POPGYM, ("--devices", "1", *options), others=15 * M)
+def _popgym(name: str, task: str, published: float, frames: int, *options: str, others: int | None = None) -> Goal:
+    return Goal(name, "popgym", task, frames, published, POPGYM, ("--devices", "1", *options), others=others)
 
 
 def _in_popgym(name: str, published: float, frames: int, *options: str) -> Goal:
@@ -86,21 +93,23 @@ GUESS = ("--discount", "0.5", "--learner.learning-rate", "1e-3")
 COUNT = ("--algorithm", "ppo", "--learner.learning-rate", "5e-4")
 
 GOALS = (
-    Goal("CartPole", "classic", "gym:CartPole-v1", 100_000, 500.0, ZOO, ("--mask-velocity",)),
-    Goal("Pendulum", "classic", "gym:Pendulum-v1", 100_000, -217.9, ZOO, ("--mask-velocity",)),
-    Goal("MountainCarContinuous", "classic", "gym:MountainCarContinuous-v0", 300_000, 91.5, ZOO, ("--mask-velocity",)),
-    _popgym("RepeatPreviousEasy", "repeat-previous", 1.0, 2 * M),
-    _popgym("RepeatPreviousMedium", "repeat-previous:decks=2,k=32", 0.789, 2 * M),
-    _popgym("RepeatPreviousHard", "repeat-previous:decks=3,k=64", 0.191, 2 * M),
+    Goal("CartPole", "classic", "gym:CartPole-v1", 100_000, 500.0, ZOO, ("--mask-velocity",), greedy=True),
+    Goal("Pendulum", "classic", "gym:Pendulum-v1", 100_000, -217.9, ZOO, ("--mask-velocity",), greedy=True),
+    Goal(
+        "MountainCarContinuous", "classic", "gym:MountainCarContinuous-v0", 300_000, 91.5, ZOO, ("--mask-velocity",), greedy=True
+    ),
+    _popgym("RepeatPreviousEasy", "repeat-previous", 1.0, 2 * M, others=15 * M),
+    _popgym("RepeatPreviousMedium", "repeat-previous:decks=2,k=32", 0.789, 2 * M, others=15 * M),
+    _popgym("RepeatPreviousHard", "repeat-previous:decks=3,k=64", 0.191, 2 * M, others=15 * M),
     _in_popgym("RepeatPreviousMedium", 0.789, 1 * M, "--algorithm", "vmpo", *GUESS),
     _popgym("RepeatFirstEasy", "repeat-first", 1.0, 3 * M),
     _popgym("RepeatFirstMedium", "repeat-first:decks=8", 1.0, 3 * M),
-    _popgym("AutoencodeEasy", "autoencode", -0.283, 15 * M),
-    _popgym("AutoencodeMedium", "autoencode:decks=2", -0.420, 15 * M),
-    _popgym("CountRecallEasy", "count-recall", 0.509, 15 * M, *COUNT),
-    _popgym("CountRecallMedium", "count-recall:decks=2,kinds=4", -0.519, 15 * M, *COUNT),
-    _popgym("HigherLowerEasy", "higher-lower", 0.529, 15 * M),
-    _popgym("HigherLowerMedium", "higher-lower:decks=2", 0.513, 15 * M),
+    _popgym("AutoencodeEasy", "autoencode", -0.283, 6 * M),
+    _popgym("AutoencodeMedium", "autoencode:decks=2", -0.420, 6 * M),
+    _popgym("CountRecallEasy", "count-recall", 0.509, 6 * M, *COUNT),
+    _popgym("CountRecallMedium", "count-recall:decks=2,kinds=4", -0.519, 6 * M, *COUNT),
+    _popgym("HigherLowerEasy", "higher-lower", 0.529, 3 * M),
+    _popgym("HigherLowerMedium", "higher-lower:decks=2", 0.513, 3 * M),
     _in_popgym("NoisyPositionOnlyCartPoleEasy", 0.995, 15 * M, "--discount", "0.99"),
     _in_popgym("NoisyPositionOnlyCartPoleMedium", 0.659, 15 * M, "--discount", "0.99"),
     Goal("MiniGrid-MemoryS7", "minigrid", "gym:MiniGrid-MemoryS7-v0", 10 * M, None, "not published", needs="minigrid"),
@@ -185,14 +194,16 @@ def make(run: Run, settings: Settings) -> int:
             code = _call(words, stdout=log, stderr=log).returncode
             if code:
                 return code
-        if not (folder / "eval.json").exists():
-            words = ["gtrxl", "eval", str(folder), "--episodes", str(EPISODES), "--checkpoint", "last", "--json", *own]
+        for name, how in run.goal.plays.items():
+            if (folder / name).exists():
+                continue
+            words = ["gtrxl", "eval", str(folder), "--episodes", str(EPISODES), "--checkpoint", "last", "--json", *how, *own]
             played = _call(words, stdout=subprocess.PIPE, stderr=log)
             if played.returncode:
                 return played.returncode
-            unfinished = folder / "eval.tmp"
+            unfinished = folder / f"{name}.tmp"
             unfinished.write_bytes(played.stdout)
-            unfinished.replace(folder / "eval.json")
+            unfinished.replace(folder / name)
     return 0
 
 
@@ -209,7 +220,7 @@ def _finished(folder: pathlib.Path) -> bool:
 
 def record(run: Run, folder: pathlib.Path) -> dict[str, Any] | None:
     """What is kept of a run; None if it is not done."""
-    if not _finished(folder) or not (folder / "eval.json").exists():
+    if not _finished(folder) or not all((folder / name).exists() for name in run.goal.plays):
         return None
     command = " ".join(run.goal.command(run.core, run.seed)).replace(str(HERE), "benchmarks")
     made = learning_curves.record(folder, command=command)
@@ -225,6 +236,7 @@ def record(run: Run, folder: pathlib.Path) -> dict[str, Any] | None:
         "status": made["status"],
         "frames": made["frames"],
         "score": round(played["mean_return"], 4),
+        **({"greedy": round(json.loads((folder / "greedy.json").read_text())["mean_return"], 4)} if run.goal.greedy else {}),
         "interval": [round(end, 4) for end in played["interval"]],
         "std": round(played["std"], 4),
         "episodes": played["episodes"],
@@ -267,7 +279,7 @@ def table(records: Iterable[dict[str, Any]], goals: Sequence[Goal] = GOALS) -> s
             cells = [
                 goal.name,
                 core,
-                ", ".join(map(_short, scores)),
+                _list(scores, [row["greedy"] for row in mine if "greedy" in row]),
                 _short(statistics.median(scores)),
                 "-" if goal.published is None else f"{goal.published:g}",
                 f"{statistics.median(row['frames'] for row in mine) / 1e6:.3g} M",
@@ -277,6 +289,12 @@ def table(records: Iterable[dict[str, Any]], goals: Sequence[Goal] = GOALS) -> s
             ]
             lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def _list(scores: Sequence[float], greedy: Sequence[float]) -> str:
+    """Of each seed; without chance in brackets."""
+    told = ", ".join(map(_short, scores))
+    return f"{told} (greedy {', '.join(map(_short, greedy))})" if greedy else told
 
 
 def _short(score: float) -> str:

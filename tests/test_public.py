@@ -54,16 +54,16 @@ def test_what_is_done_is_not_done_again_and_what_was_stopped_goes_on(tmp_path, m
     run = public.Run(public.GOALS[0], "lstm", 0)
     folder = run.folder(settings)
     public.make(run, settings)
-    assert called == [["gtrxl", "train"], ["gtrxl", "eval"]]
+    assert called == [["gtrxl", "train"], ["gtrxl", "eval"], ["gtrxl", "eval"]]  # with chance and without
     (folder / "config.json").write_text("{}")
     (folder / "result.json").write_text(json.dumps({"status": "stopped"}))
     (folder / "eval.json").unlink()
     assert public.record(run, folder) is None
     public.make(run, settings)
-    assert called[2:] == [["gtrxl", "resume"], ["gtrxl", "eval"]]
+    assert called[3:] == [["gtrxl", "resume"], ["gtrxl", "eval"]]
     (folder / "result.json").write_text(json.dumps({"status": "finished"}))
     public.make(run, settings)
-    assert len(called) == 4
+    assert len(called) == 5
 
 
 def test_proof_of_memory_shows_the_goals_first_and_pays_at_the_good_one():

@@ -2,16 +2,26 @@
 
 import dataclasses
 import json
+import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
+import types
 
+import numpy as np
 import pytest
 
 import gtrxl
 from gtrxl.cli import main as cli
+from gtrxl.cli import runs
 from gtrxl.cores import CORES
+from gtrxl.evaluation import evaluate
+from gtrxl.evaluation.trained_agent import Ends
+from gtrxl.gym.by_name import parse
+from gtrxl.runs.terminal import View
+from gtrxl.training.reporting import on_interrupt
 
 LONG = "what is seen takes a minute, a set of levels some minutes"
 
@@ -91,6 +101,53 @@ def test_a_mistake_of_ours_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch):
         cli.main(["cores"])
 
 
+def test_a_second_signal_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    """A run that is about to stop, and is told so again."""
+
+    def stopping(self: object):
+        with on_interrupt(View()) as asked:
+            for _ in range(2):
+                os.kill(os.getpid(), signal.SIGTERM)
+        raise AssertionError(asked)
+
+    monkeypatch.setattr(cli.COMMANDS["cores"], "run", stopping)
+    code, out, err = run("cores", capsys=capsys)
+    assert (code, out) == (130, "")
+    assert err.splitlines() == ["gtrxl: stopped at once; `gtrxl resume RUN` goes on with a run from its last checkpoint"]
+
+
+def test_levels_of_deepmind_lab_are_scored_under_their_own_names_beside_humans(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    """Scored is another level than the one trained on, and nobody calls a human the best there is."""
+
+    class Player:
+        def __init__(self, name: str):
+            self.task = parse(name)
+            self.name, self.scored = self.task.name, self.task.scored
+
+        def returns(self, **_: object):
+            return np.array([5.0, 6.0])
+
+        def ends(self, **_: object):
+            scale = self.task.scale_of()
+            assert scale is not None
+            return Ends(scale.random, scale.best, scale.best_is)
+
+    names = ["dmlab:rooms_collect_good_objects_train", "dmlab:rooms_watermaze"]
+    monkeypatch.setattr(runs, "_say_that_compiling_takes_long", lambda *_, **__: None)
+    restored = types.SimpleNamespace(agent=None, config=types.SimpleNamespace(task="+".join(names)), tasks=None, update=3)
+    monkeypatch.setattr(evaluate, "restore_agent", lambda *_, **__: restored)
+    for chosen in (names, names[:1]):
+        restored.config.task = "+".join(chosen)
+        monkeypatch.setattr(evaluate, "agents_of", lambda *_, chosen=chosen: [Player(name) for name in chosen])
+        code, out, _ = run("eval", str(tmp_path), "--episodes", "2", capsys=capsys)
+        assert code == 0
+        assert "dmlab:rooms_collect_good_objects_test" in out
+        assert "human" in out
+        assert "best" not in out
+
+
 def test_help_teaches_every_command(capsys: pytest.CaptureFixture[str]):
     code, out, _ = run("--help", capsys=capsys)
     assert code == 0
@@ -149,6 +206,7 @@ def test_what_is_wrong_with_a_run_is_one_line(
 
 def test_tasks_lists_every_task_with_its_scores(capsys: pytest.CaptureFixture[str]):
     from gtrxl.tasks import TASKS
+    from gtrxl.tasks.sets import SETS
 
     code, out, _ = run("tasks", capsys=capsys)
     assert code == 0
@@ -157,9 +215,12 @@ def test_tasks_lists_every_task_with_its_scores(capsys: pytest.CaptureFixture[st
     scores = json.loads(run("tasks", "--json", capsys=capsys)[1])
     assert all(scores[name]["random"] < scores[name]["best"] for name in TASKS)
     assert {line.split()[0]: line.split()[1] for line in sets.splitlines()[1:]} == {
-        "lab-memory": "8", "lab-reactive": "4", "lab12": "12", "dmlab30": "30", "dmlab30-memory": "8", "dmlab30-reactive": "22",
+        **{name: str(len(members)) for name, members in SETS.items()},
+        "dmlab30": "30",
+        "dmlab30-memory": "8",
+        "dmlab30-reactive": "22",
         "A+B": "2",
-    }  # fmt: skip
+    }
     assert all(len(line.split()) > 3 for line in sets.splitlines()[1:]), "each says what it is"
 
 

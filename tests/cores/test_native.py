@@ -7,6 +7,8 @@ import os
 import subprocess
 import sys
 import threading
+import time
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +17,7 @@ import pytest
 
 import gtrxl
 from gtrxl.cores import kernels
+from gtrxl.cores.kernels import library
 from gtrxl.cores.kernels.acting import NativeMemory
 from tests.cores.building import TRANSFORMERS, assert_close, normal, random_core
 from tests.marks import few
@@ -300,3 +303,25 @@ def test_processes_that_start_together_all_get_a_library(tmp_path):
     written = library.stat().st_mtime_ns
     assert run(ASK, GTRXL_CACHE=str(tmp_path), GTRXL_NATIVE="1").stdout == "True\n"
     assert library.stat().st_mtime_ns == written
+
+
+def test_those_that_start_together_compile_once(monkeypatch, tmp_path, capfd):
+    """Thirty actors begin on a new machine: one compiles, the others wait for it."""
+    calls = []
+
+    def compile_slowly(*command):
+        calls.append(command)
+        time.sleep(0.05)
+        Path(command[-1]).write_text("")
+
+    monkeypatch.setattr(library, "compiler", lambda: "c++")
+    monkeypatch.setattr(library, "place", lambda: tmp_path / "cache" / "native.so")
+    monkeypatch.setattr(library, "_call", compile_slowly)
+    threads = [threading.Thread(target=library.build) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(calls) == len(library.SOURCES) + 1
+    assert capfd.readouterr().err.count("compiling its native library") == 1
+    assert (tmp_path / "cache" / "native.so").exists()

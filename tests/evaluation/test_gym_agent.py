@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from gtrxl import make_core
-from gtrxl.evaluation.gym_agent import GymAgent
+from gtrxl.evaluation.gym_agent import GymAgent, enlarged
 from gtrxl.gym.task import GymTask
 from gtrxl.networks.agent import Agent
 from gtrxl.networks.encoder import make_torso
@@ -74,3 +74,14 @@ def test_draws_differ_by_seed_and_not_otherwise(player):
 def test_an_observation_of_another_task_is_named(player):
     with pytest.raises(TaskError, match=r"observation\['n'\] must be from 0 to 2, got 7"):
         player.act({"x": np.zeros(2, np.float32), "n": 7}, player.initial_state())
+
+
+def test_small_pictures_are_filmed_large():
+    """DeepMind Lab's are 72 x 96, which nobody can look at; what is large stays as it is."""
+    small = np.random.default_rng(0).integers(0, 256, (72, 96, 3), dtype=np.uint8)
+    film = enlarged(small)
+    assert film.shape == (288, 384, 3)
+    assert np.array_equal(film[::4, ::4], small)
+    assert np.array_equal(film[3::4, 3::4], small)
+    large = np.zeros((150, 90, 3), np.uint8)
+    assert enlarged(large).shape == large.shape

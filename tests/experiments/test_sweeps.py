@@ -65,6 +65,13 @@ def test_what_was_killed_goes_on_and_what_is_done_is_skipped(tmp_path):
 
 
 @pytest.mark.slow
+def test_a_run_that_lost_its_settings_is_not_taken_for_another(tmp_path):
+    sweeps.sweep({"a": CONFIG}, tmp_path, quiet=True)
+    (tmp_path / "a" / "config.json").unlink()
+    with pytest.raises(RunError, match="must hold a run with the settings planned, got steps 128 there and 256 here"):
+        sweeps.sweep({"a": dataclasses.replace(CONFIG, steps=256)}, tmp_path, quiet=True)
+
+
 def test_runs_that_differ_in_seed_and_bounds_share_one_compiled_program(tmp_path):
     other = dataclasses.replace(CONFIG, seed=5, learner=dataclasses.replace(CONFIG.learner, eps_alpha=0.07))
     first, second = sweeps.sweep({"a": CONFIG, "b": other}, tmp_path, jobs=1, quiet=True)

@@ -2,7 +2,8 @@
 
 `install(folder)` makes it importable as `deepmind_lab`, in processes started from here too. What it does beside is told by
 variables, so that it reaches those as well: FAKE_LAB_FRAMES (of an episode), FAKE_LAB_COMPILE (seconds that a map takes without
-a cache hit), FAKE_LAB_EXIT (a file: the next step that finds it removes it and ends the process).
+a cache hit), FAKE_LAB_EXIT (a file: the next step that finds it removes it and ends the process), FAKE_LAB_LOUD (it logs
+whatever it was told of logging).
 """
 
 import contextlib
@@ -47,9 +48,14 @@ THIRTY = [
     "explore_object_rewards_many",
 ]
 SPLIT = ("rooms_collect_good_objects", "rooms_exploit_deferred_effects")
-OTHERS = ("seekavoid_arena_01", "missing_map")
+OTHERS = ("seekavoid_arena_01", "tests/missing_map")
 KEYS = {"width", "height", "fps", "datasetPath", "allowHoldOutLevels", "mixerSeed", "logLevel", "randomSeed"}
 CRASH = 139
+SAID = {
+    "language_answer_quantitative_question": "Are most hair_brush objects red?",
+    "language_select_located_object": "Pick the red object in the blue room",
+}
+"""What is said in levels, where it is of another kind."""
 
 
 class Lab:
@@ -70,6 +76,8 @@ class Lab:
             raise RuntimeError("Failed to load renderer")
         if set(observations) - {"RGB_INTERLEAVED", "INSTR"}:
             raise RuntimeError("Unknown observation")
+        if int(config.get("height", 240)) % 4 or int(config.get("width", 320)) % 4:
+            raise RuntimeError("Invalid screen size")
         name = level.removeprefix("contributed/dmlab30/")
         base = name.removesuffix("_train").removesuffix("_test")
         ours = level != name and base in THIRTY and (name != base) == (base in SPLIT)
@@ -79,6 +87,8 @@ class Lab:
             raise RuntimeError("Hold-out levels are not allowed")
         if base in ("psychlab_arbitrary_visuomotor_mapping", "psychlab_continuous_recognition") and "datasetPath" not in config:
             raise RuntimeError("datasetPath must be set")
+        if config.get("logLevel") != "WARN" or "FAKE_LAB_LOUD" in os.environ:
+            os.write(1, b"Initialize Lab\n" * 42)  # from C: Python's stdout knows nothing of it
         self._level, self._config, self._wanted, self._cache = name, dict(config), list(observations), level_cache
         self._episode, self._frames, self._closed = -1, None, False
         self._random, self._last = np.random.default_rng(0), None
@@ -88,7 +98,7 @@ class Lab:
         self._crash_if_closed()
         if seed is not None and type(seed) is not int:
             raise ValueError("'seed' must be int or None")
-        if self._level == "missing_map":
+        if self._level == "tests/missing_map":
             os._exit(1)
         self._episode += 1
         # Unseeded processes that start in the same second are the same; the first episode differs from later ones.
@@ -124,10 +134,13 @@ class Lab:
         self._crash_if_closed()
         if not self.is_running():
             raise RuntimeError("Environment in wrong status for call to observations")
+        data = self._config.get("datasetPath", "dummy")
+        if data != "dummy" and not (Path(data) / "0001.png").exists():
+            os._exit(CRASH)
         height, width = int(self._config.get("height", 240)), int(self._config.get("width", 320))
         state = zlib.crc32(repr(self._random.bit_generator.state["state"]).encode())
         picture = (np.arange(height * width * 3) * (state % 251 + 1) % 256).astype(np.uint8).reshape(height, width, 3)
-        text = "collect the red ball" if self._level.startswith("language") else ""
+        text = SAID.get(self._level, "collect the red ball" if self._level.startswith("language") else "")
         return {name: {"RGB_INTERLEAVED": picture, "INSTR": text}[name] for name in self._wanted}
 
     def is_running(self):

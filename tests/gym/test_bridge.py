@@ -242,6 +242,9 @@ IDS = [
     "ExploreObjectLocationsSmall",
     "LanguageSelectDescribedObject",
     "PsychlabArbitraryVisuomotorMapping",
+    "PsychlabContinuousRecognition",
+    "PsychlabSequentialComparison",
+    "PsychlabVisualSearch",
 ]
 
 

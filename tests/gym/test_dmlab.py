@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+import gtrxl
 from gtrxl.gym.by_name import is_gym, parse
 from gtrxl.gym.dmlab import levels as dmlab_levels
 from gtrxl.gym.dmlab import task as dmlab
@@ -37,6 +38,12 @@ def test_names_are_taken_apart_and_put_together(text, name, path):
     ("dmlab:", "needs a name"),
     ("dmlab:rooms_watermaze:heigth=36", "takes height, width"),
     ("dmlab:rooms_watermaze:height=4", "height must be from 8 to 4096, got 4"),
+    ("dmlab:rooms_watermaze:height=50", "height must be a multiple of 4 in DeepMind Lab, got 50; take 52"),
+    ("dmlab30:width=30", "width must be a multiple of 4 in DeepMind Lab, got 30; take 32"),
+    ("dmlab:room_watermaze", "got dmlab:room_watermaze; did you mean rooms_watermaze?"),
+    ("dmlab:contributed/dmlab30/rooms_watermaze_test", "did you mean rooms_watermaze?"),
+    ("dmlab:rooms_collect_good_objects_tests", "did you mean rooms_collect_good_objects_test?"),
+    ("dmlab:unheard_of", "one of DMLab-30's or named with its folder, got dmlab:unheard_of; the thirty"),
     ("dmlab:rooms_watermaze:height=tall", "height must be a whole number, got 'tall'"),
     ("dmlab:rooms_watermaze:renderer=gpu", "software or hardware"),
     ("dmlab:rooms_watermaze:test=2", "test must be 0 or 1"),
@@ -79,7 +86,7 @@ def test_a_set_has_the_spaces_of_its_members(lab):
 
 
 def test_what_a_level_is_told(lab):
-    plain = {"height": "72", "width": "96"}
+    plain = {"height": "72", "width": "96", "logLevel": "WARN"}
     scored = plain | {"allowHoldOutLevels": "true", "mixerSeed": "1611489005"}
     assert int(scored["mixerSeed"]) == dmlab.SCORING_SEED
     assert task("dmlab:rooms_watermaze").config == plain
@@ -101,6 +108,12 @@ def test_every_level_can_be_made_to_train_and_to_score(lab):
         made.close()
 
 
+def test_what_is_scored_has_its_own_name():
+    assert task("dmlab:rooms_collect_good_objects:height=36").scored == "dmlab:rooms_collect_good_objects_test:height=36"
+    assert task("dmlab:rooms_watermaze").scored == "dmlab:rooms_watermaze"
+    assert parse("gym:CartPole-v1").scored == "gym:CartPole-v1"
+
+
 # What goes wrong
 
 
@@ -108,7 +121,8 @@ def test_every_level_can_be_made_to_train_and_to_score(lab):
     ("dmlab:rooms_watermaze", "`gtrxl train rooms_watermaze`"),
     ("dmlab:rooms_collect_good_objects", "`gtrxl train rooms_collect_good_objects`"),
     ("dmlab:natlab_fixed_large_map", "`gtrxl train lab-reactive`"),
-    ("dmlab30", "`gtrxl train lab12`"),
+    ("dmlab30", "`gtrxl train lab30`"),
+    ("dmlab:psychlab_visual_search", "`gtrxl train psychlab_visual_search`"),
     ("dmlab30-memory", "`gtrxl train lab-memory`"),
 ])  # fmt: skip
 def test_without_lab_one_line_says_how_to_get_it_and_what_to_use_instead(text, instead, monkeypatch):
@@ -145,6 +159,19 @@ def test_a_lab_for_another_python_is_one_line(tmp_path, monkeypatch):
 
 
 def test_a_level_there_is_not_is_one_line(lab):
-    with pytest.raises(TaskError, match=r"dmlab:room_watermaze cannot be made: RuntimeError: Failed to find level") as caught:
-        task("dmlab:room_watermaze").make()
+    """Of a folder that only Lab knows."""
+    with pytest.raises(TaskError, match=r"dmlab:mine/watermaze cannot be made: RuntimeError: Failed to find level") as caught:
+        task("dmlab:mine/watermaze").make()
     one_line(caught)
+
+
+def test_a_misspelt_level_leaves_no_folder(lab, tmp_path):
+    with pytest.raises(TaskError, match="did you mean rooms_watermaze"):
+        gtrxl.train(task="dmlab:room_watermaze", run=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("name", [*dmlab_levels.LEVELS, "rooms_collect_good_objects_test", "rooms_exploit_deferred_effects_test",
+                                  "rooms_exploit_deferred_effects", "seekavoid_arena_01", "nav_maze_static_02"])  # fmt: skip
+def test_levels_there_are_may_be_named(name):
+    assert task(f"dmlab:{name}").id.startswith(name)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from gtrxl.gym.by_name import parse
+from gtrxl.gym.isolated import IsolatedEnv
 from gtrxl.tasks.errors import TaskError
 from gtrxl.tasks.first_person.actions import LAB_ACTIONS, MAPPING_ACTIONS
 from tests.gym import fake_lab
@@ -135,9 +136,53 @@ def test_what_an_agent_is_shown(lab):
         parse("dmlab:rooms_watermaze", previous="none")
 
 
+def test_what_lab_logs_never_reaches_our_stdout(lab, capfd):
+    """Told to be quiet it is; where it is not, its process has no way to our stdout, which may be read by a program."""
+    made = task(f"dmlab:rooms_watermaze:{SMALL}").make()
+    made.close()
+    assert capfd.readouterr() == ("", "")
+    lab.setenv("FAKE_LAB_LOUD", "1")
+    apart = IsolatedEnv(task(f"dmlab:rooms_watermaze:{SMALL}"), render_mode="rgb_array")
+    seen, _ = apart.reset(seed=0)
+    assert np.array_equal(apart.render(), seen["image"])
+    apart.close()
+    out, log = capfd.readouterr()
+    assert (out, log.count("Initialize Lab")) == ("", 42)
+
+
+def test_whatever_is_said_is_of_the_space(lab):
+    """Questions have spaces and a question mark."""
+    for level, said in {**fake_lab.SAID, "language_select_described_object": "collect the red ball"}.items():
+        made = task(f"dmlab:{level}:{SMALL}").make()
+        seen, _ = made.reset(seed=0)
+        assert seen["instruction"] == said
+        assert made.observation_space.contains(seen)
+        made.close()
+
+
+def test_pictures_that_are_not_there_are_missed_before_lab_is_made(lab, tmp_path):
+    """The stand-in ends the process at the first picture, as the real one does."""
+    folder = tmp_path / "pictures"
+    wrong = task(f"dmlab:psychlab_continuous_recognition:{SMALL},dataset={folder}")
+    for missing, count in (("0001.png", 2400), ("1200.png", 1)):
+        for call in (wrong.make, wrong.spaces):
+            with pytest.raises(TaskError, match=rf"without {missing} \({count} are missing\); data/brady_konkle") as caught:
+                call()
+            one_line(caught)
+        folder.mkdir(exist_ok=True)
+        for number in range(1, 2401):
+            if number != 1200:
+                (folder / f"{number:04d}.png").touch()
+    (folder / "1200.png").touch()
+    made = wrong.make()
+    made.reset(seed=0)
+    made.close()
+    task(f"dmlab:rooms_watermaze:{SMALL},dataset={tmp_path / 'nowhere'}").make().close()
+
+
 def _crash(folder: str) -> None:
     sys.path.insert(0, folder)
-    made = task("dmlab:missing_map").make()
+    made = task("dmlab:tests/missing_map").make()
     made.reset(seed=0)
     os._exit(0)
 

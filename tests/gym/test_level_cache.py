@@ -1,10 +1,15 @@
 """Compiled maps of DeepMind Lab are kept: once for all, whole or not at all, and nothing breaks where they cannot be."""
 
+import importlib
+import os
 import threading
+import time
 
 import pytest
 
 from gtrxl.gym.dmlab.level_cache import LevelCache, usual_folder
+from gtrxl.tasks.errors import TaskError
+from tests.gym import fake_lab
 from tests.gym.lab_tasks import SMALL, task
 
 
@@ -68,3 +73,53 @@ def test_many_write_one_map_and_nobody_reads_half_of_it(tmp_path):
         thread.join()
     assert not wrong
     assert len(list((tmp_path / "cache").iterdir())) == 1, "nothing is left lying about"
+
+
+def test_the_cache_has_a_bound_and_keeps_what_is_used(tmp_path):
+    cache, file = LevelCache(tmp_path / "cache", megabytes=1), tmp_path / "map"
+    file.write_bytes(b"x" * 100_000)
+    for number in range(10):
+        cache.write(f"map {number}", str(file))
+        place = cache._place(f"map {number}")
+        os.utime(place, (number, number))  # long ago, one after the other
+    assert cache.fetch("map 0", str(tmp_path / "got")), "all ten have room"
+    cache.write("map 10", str(file))
+    assert sum(kept.stat().st_size for kept in cache.folder.iterdir()) <= 1_000_000
+    assert cache.fetch("map 0", str(tmp_path / "got")), "it was used just now"
+    assert cache.fetch("map 10", str(tmp_path / "got"))
+    assert not cache.fetch("map 1", str(tmp_path / "got"))
+
+
+def test_copies_that_were_never_finished_are_cleared_away(tmp_path):
+    cache, file = LevelCache(tmp_path / "cache"), tmp_path / "map"
+    file.write_bytes(b"x")
+    cache.write("one", str(file))
+    for name, age in ((".part-old", 10_000), (".part-new", 10)):
+        (cache.folder / name).touch()
+        then = time.time() - age
+        os.utime(cache.folder / name, (then, then))
+    cache.write("two", str(file))
+    assert {path.name for path in cache.folder.glob(".part*")} == {".part-new"}
+
+
+def test_few_maps_are_played_from_the_cache(lab):
+    """Of 2**31 seeds no map comes twice; of three all are soon compiled. What is scored is of all."""
+    seeds = []
+
+    class Watched(fake_lab.Lab):
+        def reset(self, episode=-1, seed=None):
+            seeds.append(seed)
+            return super().reset(episode, seed)
+
+    lab.setattr(importlib.import_module("deepmind_lab"), "Lab", Watched)
+    few = task(f"dmlab:explore_goal_locations_small:{SMALL},maps=3")
+    for chosen, kept in ((few, {0, 1, 2}), (few.held_out(), None)):
+        seeds.clear()
+        made = chosen.make()
+        made.reset(seed=0)
+        for _ in range(30):
+            made.reset()
+        made.close()
+        assert set(seeds) == kept if kept else len(set(seeds)) == 31
+    with pytest.raises(TaskError, match="maps must be from 0"):
+        task("dmlab:rooms_watermaze:maps=-1")

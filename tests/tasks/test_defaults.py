@@ -8,14 +8,14 @@ from gtrxl.tasks.first_person.level import Level
 from gtrxl.tasks.t_maze import TMaze
 
 SIMPLE = {"eps_eta": 0.2, "eps_alpha": 0.02, "alpha_init": 0.3}
-PATIENT = {"eps_eta": 0.5, "eps_alpha": 0.03, "alpha_init": 5.0}
+PATIENT = {"eps_eta": 0.5, "eps_alpha": 0.03, "alpha_init": 5.0, "max_surge": 1.5}
 ROLLING = {"lam": 0.95, "eps_eta": 0.2, "eps_covariance": 1e-4}
 PICTURES = {"lam": 0.95, "eps_eta": 0.2, "eps_alpha": 0.02, "eps_covariance": 1e-3, "alpha_init": 0.3, "learning_rate": 5e-4}
 GUESSING = SIMPLE | {"learning_rate": 1e-3}
 CARDS = {"steps": 3_000_000, "discount": 0.5}
 
 KNOWN = {  # memory, sizes, V-MPO, the paper's domain
-    "grid-numpad": (64, {"steps": 3_000_000}, SIMPLE | {"learning_rate": 5e-4}, "numpad"),
+    "grid-numpad": (64, {"steps": 3_000_000}, SIMPLE | {"learning_rate": 5e-4, "max_surge": 1.5}, "numpad"),
     "grid-numpad-3x3": (100, {"steps": 30_000_000, "streams": 32}, PATIENT, "numpad"),
     "grid-numpad-4x4": (200, {"steps": 30_000_000, "streams": 32}, PATIENT, "numpad"),
     **dict.fromkeys(

@@ -2,6 +2,7 @@
 
 import pytest
 
+from gtrxl.gym.dmlab.levels import LEVELS
 from gtrxl.tasks.errors import TaskError
 from gtrxl.tasks.first_person.level import Level
 from gtrxl.tasks.making import make_task, spell
@@ -21,10 +22,10 @@ def test_tasks_with_a_plus_between_them():
     assert spell_tasks(tasks) == text
 
 
-@pytest.mark.parametrize(("name", "size"), [("lab-memory", 8), ("lab-reactive", 4), ("lab12", 12)])
-def test_the_sets_of_levels_have_equal_spaces_and_are_spelt_by_their_names(name, size):
+@pytest.mark.parametrize("name", SETS)
+def test_the_sets_of_levels_have_equal_spaces_and_are_spelt_by_their_names(name):
     tasks = make_tasks(name)
-    assert len(tasks) == size
+    assert len(tasks) == {"lab-memory": 8, "lab12": 12}.get(name, len(SETS[name]))
     assert spell_tasks(tasks) == name
     assert [spell(task).partition(":")[0] for task in tasks] == [text.partition(":")[0] for text in SETS[name]]
     assert len({str(task.action_space) for task in tasks}) == len({str(task.observation_space) for task in tasks}) == 1
@@ -41,8 +42,18 @@ def test_arguments_of_a_set_go_to_every_member():
 
 def test_a_set_and_a_task_can_be_put_together():
     tasks = make_tasks("lab-reactive+rooms_watermaze")
-    assert len(tasks) == 5
+    assert len(tasks) == len(REACTIVE) + 1
     assert make_tasks(spell_tasks(tasks)) == tasks
+
+
+def test_every_level_is_in_one_split_and_in_lab30():
+    """In the split that the paper's appendix has it in; the first twelve in lab12 too."""
+    levels = {name: level.memory for name, level in LEVELS.items()}
+    for member in SETS["lab30"]:
+        name = member.partition(":")[0]
+        assert (member in MEMORY, member in REACTIVE) == ((memory := levels.get(name, levels.get(f"{name}_train"))), not memory)
+    assert sorted(SETS["lab30"]) == sorted([*MEMORY, *REACTIVE])
+    assert set(SETS["lab12"]) < set(SETS["lab30"])
 
 
 def test_the_memory_split_is_the_paper_s():

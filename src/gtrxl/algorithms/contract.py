@@ -19,6 +19,7 @@ from jaxtyping import Array, Bool, Float
 from gtrxl.algorithms import masked
 from gtrxl.algorithms.errors import between, count, positive
 from gtrxl.algorithms.returns import returns
+from gtrxl.algorithms.surges import limit_surges
 
 Metrics = dict[str, Float[Array, ""]]
 Multipliers = dict[str, Float[Array, ""]]
@@ -71,6 +72,8 @@ class Learner(abc.ABC):
     """Adam's epsilon: gradients much smaller than this move little. Large enough, it keeps noise from moving what is solved."""
     max_grad_norm: float = 0.0
     """Gradients longer than this are shortened to it; 0 leaves them alone."""
+    max_surge: float = 0.0
+    """Gradients this many times as long as usual are shortened to that; 0 leaves them alone."""
     target_period: int = 1
     """Learner steps between copies of the online network to the one that acts."""
     epochs: int = 1
@@ -86,6 +89,8 @@ class Learner(abc.ABC):
         positive("adam_epsilon", self.adam_epsilon, hint="1e-8 is Adam's own, 1e-4 holds what is solved")
         between("lam", self.lam, least=0.0, most=1.0, hint="0.9 learns fast, 1 is the n-step return")
         between("max_grad_norm", self.max_grad_norm, least=0.0, hint="0 switches clipping off")
+        if self.max_surge:
+            between("max_surge", self.max_surge, least=1.0, hint="1.5 holds what is solved, 0 switches it off")
         count("target_period", self.target_period, hint="1 acts with the newest network, the paper copies every 10 steps")
         count("epochs", self.epochs, hint="1 uses each batch once")
         count("minibatches", self.minibatches, hint="1 uses the whole batch at once")
@@ -111,7 +116,9 @@ class Learner(abc.ABC):
     def optimiser(self) -> optax.GradientTransformation:
         """What turns gradients into changes of the network."""
         adam = optax.adam(self.learning_rate, eps=self.adam_epsilon)
-        return optax.chain(optax.clip_by_global_norm(self.max_grad_norm), adam) if self.max_grad_norm else adam
+        limits = [optax.clip_by_global_norm(self.max_grad_norm)] if self.max_grad_norm else []
+        limits += [limit_surges(self.max_surge)] if self.max_surge else []
+        return optax.chain(*limits, adam) if limits else adam
 
     def multiplier_optimiser(self) -> optax.GradientTransformation:
         """The same for the multipliers."""

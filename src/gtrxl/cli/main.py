@@ -17,7 +17,7 @@ from gtrxl.cli.compare import Compare
 from gtrxl.cli.demo import Demo
 from gtrxl.cli.experiments import ReportCommand, Reproduce
 from gtrxl.cli.play import Play
-from gtrxl.cli.runs import Eval, Export, Resume, Train, Watch
+from gtrxl.cli.runs import INTERRUPTED, Eval, Export, Resume, Train, Watch
 from gtrxl.cli.sweep import Sweep
 
 USER_ERROR, READER_GONE = 2, 141
@@ -50,6 +50,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # who reads has gone, as in `gtrxl --help | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing is left to complain when Python ends
         return READER_GONE
+    except KeyboardInterrupt:  # Ctrl-C, or the second signal to a run that is about to stop
+        print("gtrxl: stopped at once; `gtrxl resume RUN` goes on with a run from its last checkpoint", file=sys.stderr)
+        return INTERRUPTED
 
 
 def _run(argv: list[str]) -> int:

@@ -154,7 +154,7 @@ def _train_of(learner: type[Any]) -> type[Any]:
 
         task: tyro.conf.Positional[str] = "grid-numpad"
         """What to learn: a name from `gtrxl tasks`, arguments after a colon: grid-numpad:size=3,episode_steps=100; several with a
-        plus between them, or a set of them: lab-memory, lab-reactive, lab12; gym:ID, any Gymnasium task: gym:CartPole-v1;
+        plus between them, or a set of them: lab-memory, lab-reactive, lab30; gym:ID, any Gymnasium task: gym:CartPole-v1;
         jax:gymnax/ID or jax:navix/ID; your own class, package.module:Class; env:package.module.function for a Gymnasium task that
         a function makes."""
         steps: Frames = 3_000_000
@@ -260,7 +260,8 @@ class Eval:
         low, high = said.interval
         interval = f"95 % interval {low:.2f} to {high:.2f}"
         if said.tasks is not None:
-            made = table("task", ["return", "95 %", "random", "best", "of 100", "episodes"])
+            best = "human" if said.best_is == "human" else "best"
+            made = table("task", ["return", "95 %", "random", best, "of 100", "episodes"])
             for name, of in said.tasks.items():
                 numbers = (of.mean_return, (of.interval[1] - of.interval[0]) / 2, of.random, of.best, of.normalised)
                 made.add_row(name, *("" if number is None else f"{number:.2f}" for number in numbers), str(of.episodes))

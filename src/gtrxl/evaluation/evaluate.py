@@ -81,12 +81,14 @@ def evaluate(
     if episodes is not None and episodes < 2:
         raise RunError(f"episodes must be at least 2, got {episodes}; an interval needs a spread")
     restored = restore_agent(run, which, env_fn=env_fn, trust=trust, **given)
-    tasks = {}
+    tasks, scored = {}, {}
     for agent in agents_of(restored.agent, restored.config, restored.tasks, task):
         number = episodes or agent.usual_episodes
         returns = agent.returns(episodes=number, seed=seed, greedy=greedy)
-        tasks[agent.name] = _score(returns, agent.ends(episodes=number, seed=seed))
+        tasks[agent.scored] = _score(returns, agent.ends(episodes=number, seed=seed))
+        scored[agent.name] = agent.scored
     name = restored.config.task if task is None else task
+    name = scored.get(name, name)
     if len(tasks) == 1:
         only = next(iter(tasks.values()))
         return Evaluation(task=name, **dataclasses.asdict(only), seed=seed, update=restored.update)

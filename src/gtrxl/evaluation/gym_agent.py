@@ -1,5 +1,6 @@
 """A trained agent in a Gymnasium task: raw observations in, the task's own actions out. E episodes."""
 
+import functools
 from typing import Any
 
 import equinox as eqx
@@ -10,6 +11,7 @@ from jaxtyping import Float, UInt8
 
 from gtrxl.evaluation import gym_episodes
 from gtrxl.evaluation.trained_agent import OTHER, Ends, Thought, TrainedAgent, begin_thought, think
+from gtrxl.gym.isolated import IsolatedEnv
 from gtrxl.gym.spaces import Spaces
 from gtrxl.gym.task import GymTask
 from gtrxl.networks.agent import Agent
@@ -21,6 +23,8 @@ RANDOM_EPISODES = 100
 """Episodes that a random score is taken over, at most."""
 MOST_STEPS = 2000
 """An episode that has no end is filmed this far."""
+FILMED = 288
+"""Rows of a film, about; pictures of at most half of that are enlarged."""
 
 
 class GymThought(eqx.Module):
@@ -55,6 +59,11 @@ class GymAgent(TrainedAgent):
         return self.task.name
 
     @property
+    def scored(self) -> str:
+        """Of what it is scored on."""
+        return self.task.scored
+
+    @property
     def usual_episodes(self) -> int:
         """The same for all: how long they take is not known."""
         return EPISODES
@@ -74,7 +83,7 @@ class GymAgent(TrainedAgent):
     def film(self, *, seed: int, greedy: bool, secret: bool) -> tuple[list[UInt8[np.ndarray, "H W 3"]], list[float]]:
         """One episode as the task itself draws it, and its rewards."""
         del secret
-        env = self.task.make(render_mode="rgb_array")
+        env = (functools.partial(IsolatedEnv, self.task) if self.task.alone else self.task.make)(render_mode="rgb_array")
         try:
             observation, _ = env.reset(seed=seed + OTHER)
             state, frames, rewards, over = self.initial_state(seed), [self._drawn(env)], [], False
@@ -100,4 +109,10 @@ class GymAgent(TrainedAgent):
                 f"{self.name} must draw itself as an array (render_mode rgb_array), got {type(picture).__name__}; "
                 "an episode of it cannot be shown"
             )
-        return picture[..., :3].astype(np.uint8)
+        return enlarged(picture[..., :3].astype(np.uint8))
+
+
+def enlarged(picture: UInt8[np.ndarray, "h w 3"]) -> UInt8[np.ndarray, "H W 3"]:
+    """A small picture with every pixel as a square, large enough to be looked at."""
+    times = max(1, FILMED // picture.shape[0])
+    return picture.repeat(times, axis=0).repeat(times, axis=1)

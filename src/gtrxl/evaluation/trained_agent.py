@@ -60,6 +60,11 @@ class TrainedAgent(eqx.Module):
         """Of its task."""
 
     @property
+    def scored(self) -> str:
+        """Of what it is scored on: its task, unless there are levels kept for that."""
+        return self.name
+
+    @property
     @abc.abstractmethod
     def usual_episodes(self) -> int:
         """How many episodes give a fair score of its task in a fair time."""

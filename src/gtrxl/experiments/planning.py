@@ -61,6 +61,8 @@ def plan(runs: str, scale: str) -> tuple[Planned, ...]:
 
 def _config(sizes: Size, goal: Goal, model: Model, drawn: Draw) -> Config[Any]:
     base = configs.defaults(task=goal.task, core=model.core, preset=sizes.preset)
+    # The paper limits no gradients: a comparison of what is stable would be one of what is limited.
+    base = configs.change(base, {"learner": {"max_surge": 0.0}})
     return configs.change(
         configs.change(base, sizes.beneath),
         {

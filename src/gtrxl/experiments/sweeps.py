@@ -107,7 +107,7 @@ def _check(home: Path, name: str, config: Config[Any]) -> None:
             f"the name of a run must be letters, digits and any of _.,=+- and no more, got {name!r}; it names its folder"
         )
     folder = home / name
-    if (folder / "config.json").exists():
+    if (folder / "config.json").exists() or has_begun(folder):  # without the file, its checkpoints have the settings
         there, here = configs.as_dict(read_config(folder)), configs.as_dict(config)
         differ = [key for key in here if there[key] != here[key] and key not in PLACED]
         if differ:

@@ -23,6 +23,8 @@ ENVIRONMENT = {
     "NPROC": "1",
 }
 """What such a process is told before it imports JAX: the CPU, and one thread, because there is a process for each core."""
+STDOUT, STDERR = 1, 2
+"""The descriptors themselves: what C writes does not go through Python's."""
 XLA_FLAG = "--xla_cpu_multi_thread_eigen=false"
 
 
@@ -36,7 +38,8 @@ class Child(SpawnProcess):
     """A process that serves this one: the CPU and one thread are its own, Ctrl-C and the user's script are not.
 
     It ends when this process does, however that happens: on Linux the system sees to it, even if the child is stopped; elsewhere
-    a thread of the child does.
+    a thread of the child does. What it prints goes to stderr: stdout is for the answers of a command (`gtrxl eval --json`), and
+    a task may write to it from C.
     """
 
     def __init__(self, target: Callable[..., None], args: tuple[Any, ...], *, name: str):
@@ -52,6 +55,8 @@ class Child(SpawnProcess):
 
     def run(self) -> None:
         """In the child: all its life."""
+        with contextlib.suppress(OSError):  # without a stderr there is nowhere else to go
+            os.dup2(STDERR, STDOUT)
         threading.Thread(target=_follow, name="gtrxl-parent", daemon=True).start()
         super().run()
 

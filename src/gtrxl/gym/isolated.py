@@ -25,10 +25,11 @@ STOPPED = 5.0
 class IsolatedEnv(gymnasium.Env):
     """The environment that `task.make()` makes, stepped through a pipe. When its process ends, the call that waits raises."""
 
-    def __init__(self, task: GymTask):
+    def __init__(self, task: GymTask, *, render_mode: str | None = None):
         self._name = task.name
+        self.render_mode = render_mode
         self._pipe, theirs = multiprocessing.Pipe()
-        self._process = Child(_serve, (theirs, pickle.dumps(task)), name="gtrxl-task")
+        self._process = Child(_serve, (theirs, pickle.dumps(task), render_mode), name="gtrxl-task")
         self._process.start()
         theirs.close()
         try:
@@ -45,6 +46,10 @@ class IsolatedEnv(gymnasium.Env):
     def step(self, action: Any) -> Any:
         """As the task's."""
         return self._ask("step", {"action": action})
+
+    def render(self) -> Any:
+        """As the task's."""
+        return self._ask("render", {})
 
     def close(self) -> None:
         """Ends the process; one that does not want to is killed."""
@@ -87,12 +92,12 @@ class IsolatedEnv(gymnasium.Env):
         return TaskError(f"the process of {self._name} ended with code {code}; what it printed may say why")
 
 
-def _serve(pipe: Connection, task: bytes) -> None:
+def _serve(pipe: Connection, task: bytes, render_mode: str | None) -> None:
     """The process: one call after the other, until told to end or left alone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     env = None
     try:
-        env = pickle.loads(task).make()
+        env = pickle.loads(task).make(render_mode=render_mode)
         pipe.send((True, (env.observation_space, env.action_space)))
         while (asked := pipe.recv()) is not None:
             call, arguments = asked

@@ -57,10 +57,11 @@ class FinishedEpisode(NamedTuple):
 class TaskFault(Exception):  # noqa: N818 (the task's, not ours)
     """A task did what a task must not do."""
 
-    def __init__(self, kind: Kind, message: str, detail: str = ""):
+    def __init__(self, kind: Kind, message: str, detail: str = "", *, when_made: bool = False):
         super().__init__(message)
         self.kind: Kind = kind
         self.detail = detail
+        self.when_made = when_made
 
 
 class Moved(NamedTuple):
@@ -148,11 +149,14 @@ class EnvStream:
         """What went wrong in a call of the task, and where."""
         place = where(self.task.name, actor=self._actor, stream=self._index, step=self._steps, call=call)
         detail = "".join(traceback.format_exception(error))
+        kind: Kind = "raised"
         if isinstance(error, _Late):
-            return TaskFault("hung", f"{place}: {too_long(self.time_limit)}", detail)
-        if isinstance(error, TaskError):
-            return TaskFault("raised" if call == MAKE else "bad output", f"{place}: {in_one_line(error, most=500)}", detail)
-        return TaskFault("raised", f"{place}: raised {type(error).__name__}: {in_one_line(error, most=500)}", detail)
+            kind, said = "hung", too_long(self.time_limit)
+        elif isinstance(error, TaskError):
+            kind, said = "raised" if call == MAKE else "bad output", in_one_line(error, most=500)
+        else:
+            said = f"raised {type(error).__name__}: {in_one_line(error, most=500)}"
+        return TaskFault(kind, f"{place}: {said}", detail, when_made=call == MAKE)
 
 
 class _Late(BaseException):

@@ -170,6 +170,11 @@ class GymTask:
         """What a trained agent is scored on: the task itself, unless there are levels kept for that."""
         return self
 
+    @property
+    def scored(self) -> str:
+        """The name of what a trained agent is scored on."""
+        return self.name
+
     def scale_of(self) -> Scale | None:
         """The mean returns of a random policy and of a human, where they were published."""
         return None

@@ -128,7 +128,8 @@ class FleetSettings:
     time_limit: float = 120.0
     """Seconds that one call of a task may take before its actor is restarted."""
     restarts: int = 10
-    """How often an actor is restarted without a whole unroll in between, before the run ends with its error."""
+    """How often an actor is restarted without a whole unroll in between, before the run ends with its error; twice as often with
+    unrolls in between, of which 20 make up for a failure. A task that cannot be made ends it the second time."""
     address: str | None = None
     """Of a Ray cluster to join: `auto`, or host:port; without it --engine ray starts one on this machine."""
 

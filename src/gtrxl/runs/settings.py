@@ -28,7 +28,7 @@ LONGEST_NAME = 200
 BEFORE: dict[str, dict[str, Any]] = {
     "": {"final_rate": 1.0},
     "net": {"output_norm": False},
-    "learner": {"adam_epsilon": 1e-8, "least_spread": 0.0},
+    "learner": {"adam_epsilon": 1e-8, "least_spread": 0.0, "max_surge": 0.0},
     "gym": {"noise_steps": 1},
     "fleet": {"ahead": 1},
 }

@@ -152,6 +152,15 @@ _LEVELS = {
         sets=_REACTIVE,
         in_sets={"reduced": 0},  # alone it has five actions; in a set it must take what the others take
     ),
+    "psychlab_continuous_recognition": _level(
+        "psychlab.recognition:ContinuousRecognition", "say of every picture whether it was shown before", sets=_LATER
+    ),
+    "psychlab_sequential_comparison": _level(
+        "psychlab.comparison:SequentialComparison", "see objects, and after a while whether one of them has changed", sets=_LATER
+    ),
+    "psychlab_visual_search": _level(
+        "psychlab.search:VisualSearch", "say whether there is a magenta T among many shapes", sets=_LATER
+    ),
     "rooms_exploit_deferred_effects": _level(
         "rooms.deferred:DeferredEffects", "take a loss that opens the way to more, if there is a door", sets=_LATER
     ),

@@ -12,12 +12,12 @@ import pytest
 from gtrxl.tasks.errors import TaskError
 from gtrxl.tasks.first_person.actions import LAB_ACTIONS, MAPPING_ACTIONS
 from gtrxl.tasks.first_person.level import LevelState
+from gtrxl.tasks.first_person.levels.psychlab.screen import FARTHEST
 from gtrxl.tasks.first_person.levels.psychlab.visuomotor import (
     ANSWER,
     BUTTONS,
     CHOICE,
     CROSS,
-    FARTHEST,
     POOL,
     REVEAL,
     VisuomotorMapping,

@@ -25,7 +25,7 @@ from gtrxl.training.update import Batch
 from tests.training import crew
 from tests.training.crew import NET, TASK, InlineFleet, agent_for, assignment
 from tests.training.small import assert_trees_close
-from tests.training.toys import Bad
+from tests.training.toys import Bad, Broken
 
 PERIOD = 2
 
@@ -195,7 +195,8 @@ def test_failures_are_said_counted_and_survived(tmp_path, capsys):
     """Every third unroll of actor 1 fails; the run makes all its updates."""
     fate = lambda actor, asks: "Counter, actor 1: lost its keys" if actor == 1 and asks % 3 == 0 else None  # noqa: E731
     open_fleet = functools.partial(InlineFleet, fate=fate)
-    run = crew.train(tiny(), TASK, run=tmp_path / "run", board=False, open_fleet=open_fleet)
+    config = tiny(fleet={"restarts": 5})  # in a longer run so many failures would be too many
+    run = crew.train(config, TASK, run=tmp_path / "run", board=False, open_fleet=open_fleet)
     last = run.rows[-1]
     assert (run.status, last["updates"]) == ("finished", 12)
     assert last["restarts"] >= 2
@@ -215,6 +216,23 @@ def test_a_task_that_keeps_failing_ends_the_run_with_its_error_and_a_checkpoint(
     assert "reward must be finite" in result["error"]
     assert checkpoints_of(tmp_path / "run", read_only=True).latest is not None
     assert fleets[0].closed
+
+
+def test_a_task_that_cannot_be_made_ends_the_run_the_second_time(tmp_path):
+    fleets, task = [], GymTask("Broken", env_fn=Broken, previous="action+reward")
+    with pytest.raises(RunError, match=r"its task cannot be made, tried twice: gym:Broken, actor \d, stream 0, when made: "):
+        crew.train(tiny(), TASK, run=tmp_path / "run", quiet=True, board=False, open_fleet=broken_fleet(task, fleets))
+    assert sum(fleets[0].attempts) == 1
+
+
+def broken_fleet(task, fleets):
+    """Actors that are asked to play another task than the learner thinks."""
+
+    def open_fleet(orders, actors):
+        fleets.append(InlineFleet(dataclasses.replace(orders, task=task), actors))
+        return fleets[-1]
+
+    return open_fleet
 
 
 def test_divergence_ends_the_run_and_keeps_the_last_good_checkpoint(tmp_path):

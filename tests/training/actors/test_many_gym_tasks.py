@@ -282,6 +282,6 @@ def test_labs_are_scored_in_processes_of_their_own(lab):
     scores = hosting.random_returns(held_out, episodes=2)
     assert scores.shape == (2,)
     assert set(np.abs(scores) % 4) == {0.0}
-    with pytest.raises(RunError, match=r"process of dmlab:missing_map ended with code 1") as caught:
-        hosting.random_returns(parse("dmlab:missing_map"), episodes=2)
+    with pytest.raises(RunError, match=r"process of dmlab:tests/missing_map ended with code 1") as caught:
+        hosting.random_returns(parse("dmlab:tests/missing_map"), episodes=2)
     assert "\n" not in str(caught.value)

@@ -1,5 +1,6 @@
 """The native library as a file: compiled on this machine when it is first needed, kept in a cache, registered with JAX."""
 
+import contextlib
 import ctypes
 import functools
 import hashlib
@@ -9,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -56,23 +58,43 @@ def build() -> Path:
     found, library = compiler(), place()
     if library.exists():
         return library
-    print("gtrxl: compiling its native library, once for this machine", file=sys.stderr, flush=True)
     try:
         library.parent.mkdir(parents=True, exist_ok=True)
-        # Built beside its place and moved there whole: processes that start together may all build, and none reads half a file.
-        with tempfile.TemporaryDirectory(dir=library.parent) as folder:
-            made, parts = Path(folder) / library.name, [Path(folder) / f"{source}.o" for source in SOURCES]
-            (Path(folder) / LAYOUT).write_text(description.header())
-            compile_ = functools.partial(_compile, found, layout=Path(folder))
-            with ThreadPoolExecutor() as threads:
-                list(threads.map(lambda source, part: compile_(HERE / source, part), SOURCES, parts))
-            _call(found, *FLAGS, "-shared", *parts, "-o", made)
-            made.replace(library)
+        with _one_at_a_time(library.parent):
+            if not library.exists():
+                print("gtrxl: compiling its native library, once for this machine", file=sys.stderr, flush=True)
+                _build(found, library)
     except OSError as error:
         raise NativeError(
             f"gtrxl's native library could not be built in {library.parent} ({error}); set {machine.CACHE} to a folder"
         ) from None
     return library
+
+
+def _build(found: str, library: Path) -> None:
+    """Built beside its place and moved there whole: nobody reads half a file."""
+    with tempfile.TemporaryDirectory(dir=library.parent) as folder:
+        made, parts = Path(folder) / library.name, [Path(folder) / f"{source}.o" for source in SOURCES]
+        (Path(folder) / LAYOUT).write_text(description.header())
+        compile_ = functools.partial(_compile, found, layout=Path(folder))
+        with ThreadPoolExecutor() as threads:
+            list(threads.map(lambda source, part: compile_(HERE / source, part), SOURCES, parts))
+        _call(found, *FLAGS, "-shared", *parts, "-o", made)
+        made.replace(library)
+
+
+@contextlib.contextmanager
+def _one_at_a_time(folder: Path) -> Iterator[None]:
+    """Actors that start together would all compile the same; where the file system has no locks, they do."""
+    import fcntl  # not on Windows, where nothing is compiled
+
+    held = os.open(folder, os.O_RDONLY)  # the folder itself: no file is left in it
+    try:
+        with contextlib.suppress(OSError):
+            fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(held)
 
 
 def _compile(compiler: str, source: Path, to: Path, *, layout: Path) -> None:

@@ -8,6 +8,9 @@ import types
 from collections.abc import Mapping
 from typing import Literal
 
+from gtrxl import names
+from gtrxl.tasks.catalogue import SETS as OURS
+from gtrxl.tasks.errors import TaskError
 from gtrxl.tasks.scale import of_100
 
 LAB = "dmlab:"
@@ -95,13 +98,14 @@ MAPPING = "psychlab_arbitrary_visuomotor_mapping"
 WANT_DATA = (MAPPING, "psychlab_continuous_recognition")
 """The levels that show pictures of a dataset."""
 
-EMBEDDED = (
-    *SETS["dmlab30-memory"],
-    "rooms_collect_good_objects",
-    "explore_object_locations_small",
-    "language_select_described_object",
-    MAPPING,
+OTHERS = (
+    *("lt_chasm", "lt_hallway_slope", "lt_horseshoe_color", "lt_space_bounce_hard"),
+    *(f"nav_maze_{kind}_0{number}" for kind in ("random_goal", "static") for number in (1, 2, 3)),
+    *("seekavoid_arena_01", "stairway_to_melon"),
 )
+"""Levels that Lab keeps beside its folders; any other is named with its folder."""
+
+EMBEDDED = tuple(member.partition(":")[0] for member in OURS["lab30"])
 """The levels that this package re-creates in a world of its own."""
 
 
@@ -121,6 +125,18 @@ def level_of(name: str) -> LabLevel | None:
     return LEVELS.get(name) or LEVELS.get(name.removesuffix("_test") + "_train")
 
 
+def check(name: str) -> None:
+    """Raises for a name that no Lab can know. A path is taken at its word, unless it leads to where the thirty are."""
+    inside = name.removeprefix(FOLDER)
+    if level_of(inside) is not None or name in OTHERS or ("/" in name.replace("\\", "/") and name == inside):
+        return
+    known = [*LEVELS, *(level.test for level in _ALL), *OTHERS]
+    raise TaskError(
+        f"a level must be one of DMLab-30's or named with its folder, got {LAB}{name}{names.meant(inside, known) or ';'} "
+        f"the thirty are in docs/dmlab.md, another level of your Lab is {LAB}FOLDER/NAME"
+    )
+
+
 def split_of(task: str) -> Literal["memory", "reactive"] | None:
     """The paper's split of the level that a task plays, in DeepMind Lab or in this package; None for other tasks."""
     level = level_of(task.removeprefix(LAB).partition(":")[0])
@@ -134,7 +150,7 @@ def instead(name: str) -> str:
     if plain in EMBEDDED:
         return plain
     if name in SETS:
-        return {"dmlab30": "lab12"}.get(name, name.replace("dmlab30", "lab"))
+        return {"dmlab30": "lab30"}.get(name, name.replace("dmlab30", "lab"))
     return "lab-memory" if level is None or level.memory else "lab-reactive"
 
 

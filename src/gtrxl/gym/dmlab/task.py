@@ -10,8 +10,10 @@ A Lab can end the whole process it lives in (a missing map, a call after `close`
 anew, and a process holds one Lab only.
 """
 
+import contextlib
 import dataclasses
 import importlib
+import os
 import sys
 import weakref
 from types import ModuleType
@@ -25,6 +27,7 @@ from gtrxl import names
 from gtrxl.gym.dmlab import levels as dmlab_levels
 from gtrxl.gym.dmlab.level_cache import LevelCache, usual_folder
 from gtrxl.gym.dmlab.levels import LAB
+from gtrxl.gym.dmlab.settings import DUMMY, SEEDS, LabSettings
 from gtrxl.gym.errors import guarded
 from gtrxl.gym.spaces import Previous, Spaces
 from gtrxl.gym.spaces.hand import Hand
@@ -32,7 +35,7 @@ from gtrxl.gym.spaces.lens import Lens
 from gtrxl.gym.spelling import Arguments, taken_apart
 from gtrxl.gym.task import UNKNOWN, GymTask
 from gtrxl.tasks.defaults import TaskDefaults
-from gtrxl.tasks.errors import TaskError, in_range
+from gtrxl.tasks.errors import TaskError
 from gtrxl.tasks.scale import Scale
 
 REPEAT = 4
@@ -41,52 +44,16 @@ IMAGE, INSTRUCTION = "image", "instruction"
 """The parts of an observation."""
 PICTURE, TEXT = "RGB_INTERLEAVED", "INSTR"
 """What Lab calls them."""
+DRAWN = 2400
+"""Pictures that a dataset has."""
 MOST_LETTERS = 255
 """Of an instruction."""
+LETTERS = "".join(map(chr, range(32, 127)))
+"""What instructions may be written with: questions and spaces too."""
 SCORING_SEED = 0x600D5EED
 """Mixed into the seeds of episodes that are scored, as published scores did: none of them was in the training."""
 NO_CACHE = "none"
 PREVIOUS: Previous = "action+reward"
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class LabSettings:
-    """What may follow a level's name: `dmlab:rooms_watermaze:height=36,width=48`."""
-
-    height: int = 72
-    """Of the picture, in pixels."""
-    width: int = 96
-    dataset: str = "dummy"
-    """The folder of the pictures that two psychlab levels show; `dummy` has Lab paint plain ones."""
-    cache: str = ""
-    """The folder that compiled maps are kept in; `none` keeps none. ~/.cache/gtrxl/dmlab if left out."""
-    renderer: str = "software"
-    """`software`, or `hardware` where Lab was built with it."""
-    reduced: int | None = None
-    """Take the 5 actions of arbitrary visuomotor mapping instead of the 15; that level alone does unless told not to."""
-    test: int = 0
-    """Play the episodes that are kept for scoring."""
-
-    def __post_init__(self):
-        in_range("height", self.height, least=8, most=4096, hint="the paper's pictures are 72 x 96")
-        in_range("width", self.width, least=8, most=4096, hint="the paper's pictures are 72 x 96")
-        if self.renderer not in ("software", "hardware"):
-            raise TaskError(f"renderer must be software or hardware, got {self.renderer!r}; software runs everywhere")
-        for name in ("reduced", "test"):
-            if getattr(self, name) not in (None, 0, 1):
-                raise TaskError(f"{name} must be 0 or 1, got {getattr(self, name)!r}; leave it out for the usual")
-
-    @classmethod
-    def of(cls, level: str, arguments: Arguments) -> "LabSettings":
-        """Arguments as they were written, checked."""
-        known = {field.name: field.default for field in dataclasses.fields(cls)}
-        for key, value in arguments:
-            if key not in known:
-                raise TaskError(f"{LAB}{level} takes {', '.join(known)}, got {key!r}; for example '{LAB}{level}:height=36'")
-            wanted, kind = (str, "text") if isinstance(known[key], str) else (int, "a whole number")
-            if not isinstance(value, wanted):
-                raise TaskError(f"{key} must be {kind}, got {value!r}; leave it out for the usual")
-        return cls(**dict(arguments))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,6 +76,7 @@ class LabTask(GymTask):
         """A level with arguments, of which those that are the usual ones are left out."""
         if not level or ":" in level:
             raise TaskError(f"a level of DeepMind Lab needs a name, got {LAB + level!r}; for example 'dmlab:rooms_watermaze'")
+        dmlab_levels.check(level)
         if mask_velocity:
             raise TaskError(f"mask_velocity is for tasks of classic control, got {LAB + level}; leave it out")
         if previous == "none":
@@ -150,7 +118,7 @@ class LabTask(GymTask):
         return gymnasium.spaces.Dict(
             {
                 IMAGE: gymnasium.spaces.Box(0, 255, (self.settings.height, self.settings.width, 3), np.uint8),
-                INSTRUCTION: gymnasium.spaces.Text(min_length=0, max_length=MOST_LETTERS),
+                INSTRUCTION: gymnasium.spaces.Text(min_length=0, max_length=MOST_LETTERS, charset=LETTERS),
             }
         )
 
@@ -163,12 +131,34 @@ class LabTask(GymTask):
     def config(self) -> dict[str, str]:
         """What Lab is told; it takes text alone."""
         settings = self.settings
-        told = {"height": str(settings.height), "width": str(settings.width)}
+        # Lab writes what it does to stdout, some forty lines before its first picture.
+        told = {"height": str(settings.height), "width": str(settings.width), "logLevel": "WARN"}
         if self.id in dmlab_levels.WANT_DATA:
-            told["datasetPath"] = settings.dataset
+            told["datasetPath"] = self.dataset
         if settings.test or self.id.endswith("_test"):
             told |= {"allowHoldOutLevels": "true", "mixerSeed": str(SCORING_SEED)}
         return told
+
+    @property
+    def dataset(self) -> str:
+        """Where its pictures are."""
+        given = self.settings.dataset
+        return given if given == DUMMY else os.path.expanduser(given)
+
+    def check_dataset(self) -> None:
+        """Raises if the pictures that it shows are not there: Lab itself would begin an episode, and end its process at the first
+        of them."""
+        if self.id not in dmlab_levels.WANT_DATA or self.dataset == DUMMY:
+            return
+        there: set[str] = set()
+        with contextlib.suppress(OSError):
+            there = set(os.listdir(self.dataset))
+        missing = [name for name in (f"{number:04d}.png" for number in range(1, DRAWN + 1)) if name not in there]
+        if missing:
+            raise TaskError(
+                f"dataset must be a folder with 0001.png to {DRAWN}.png, got {self.dataset} without {missing[0]} "
+                f"({len(missing)} are missing); data/brady_konkle_oliva2008 in Lab's source says how to get them; or leave it out"
+            )
 
     def defaults(self) -> TaskDefaults:
         """V-MPO as for any other task, and the paper's own settings for the paper's preset."""
@@ -178,7 +168,14 @@ class LabTask(GymTask):
         """The level that is scored, in episodes that no training has."""
         level = dmlab_levels.level_of(self.id)
         told = {**dict(self.arguments), "test": 1}
+        told.pop("maps", None)
         return dataclasses.replace(self, id=self.id if level is None else level.test, arguments=tuple(told.items()))
+
+    @property
+    def scored(self) -> str:
+        """The name of the level that is scored."""
+        level = dmlab_levels.level_of(self.id)
+        return self.name if level is None else dataclasses.replace(self, id=level.test).name
 
     def scale_of(self) -> Scale | None:
         """The mean returns of a random policy and of a human, of the thirty."""
@@ -192,6 +189,7 @@ class LabTask(GymTask):
     def spaces(self) -> Spaces:
         """How an agent sees and acts on it; no Lab is made, but there must be one to make."""
         lab_module(self.name, self.id)
+        self.check_dataset()
         hand = Hand.of(self.action_space)
         space = self.observation_space
         return Spaces(lens=Lens.of(space, hand=hand, previous=self.previous, raw=space), hand=hand)
@@ -238,12 +236,15 @@ class LabEnv(gymnasium.Env):
         if render_mode not in (None, "rgb_array"):
             raise TaskError(f"render_mode must be rgb_array, got {render_mode!r}; DeepMind Lab shows pictures")
         self._check_alone()
+        task.check_dataset()
         self.render_mode = render_mode
         self.observation_space = task.observation_space
         self.action_space = task.action_space
         self._actions = task.actions
         settings, module = task.settings, lab_module(task.name, task.id)
-        cache = None if settings.cache == NO_CACHE else LevelCache(settings.cache or usual_folder())
+        self._seeds = settings.maps or SEEDS
+        where = settings.cache or usual_folder()
+        cache = None if settings.cache == NO_CACHE else LevelCache(where, megabytes=settings.cache_mb)
         self._lab: Any = module.Lab(
             dmlab_levels.path(task.id), [PICTURE, TEXT], config=task.config, renderer=settings.renderer, level_cache=cache
         )
@@ -255,8 +256,7 @@ class LabEnv(gymnasium.Env):
         """A new episode. Every one has a seed, drawn from the last that was given: Lab's own repeat from process to process."""
         super().reset(seed=seed)
         self._is_open()
-        # A Python int: Lab takes no other. Below 2**31, so that it is the same number to C.
-        self._lab.reset(seed=int(self.np_random.integers(2**31)))
+        self._lab.reset(seed=int(self.np_random.integers(self._seeds)))  # a Python int: Lab takes no other
         self._runs = True
         return self._look(), {}
 

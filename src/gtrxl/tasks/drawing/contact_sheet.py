@@ -1,6 +1,7 @@
 """A strip of pictures of every first-person task: what its agent sees in an episode, and the way it went, seen from above.
 
-    python -m gtrxl.tasks.drawing.contact_sheet FOLDER [NAME ...]      # one PNG for each, and overview.png
+    python -m gtrxl.tasks.drawing.contact_sheet FOLDER                 # one PNG for each, and overview.png
+    python -m gtrxl.tasks.drawing.contact_sheet FOLDER NAME ...        # of these alone; the overview stays
 
 H rows, W columns, T steps.
 """
@@ -35,7 +36,7 @@ Picture = UInt8[np.ndarray, "H W 3"]
 
 
 def sheets(folder: Path, names: list[str] | None = None, *, seed: int = 2) -> None:
-    """A strip of each first-person task, and one picture of them all."""
+    """A strip of each first-person task, and one picture of them all; or only the strips of some."""
     folder.mkdir(parents=True, exist_ok=True)
     cells = []
     levels = [name for name, entry in TASKS.items() if entry.first_person]
@@ -46,10 +47,11 @@ def sheets(folder: Path, names: list[str] | None = None, *, seed: int = 2) -> No
                 f"a contact sheet is of a first-person task, got {name!r}; `gtrxl.tasks.drawing.pictures` draws the others"
             )
         episode = _played(task, seed + levels.index(name))  # other colours in each
-        shown = _telling(episode)
+        shown = [0, *(_near(task, episode, t) for t in _telling(episode)[1:])]
         _save(_strip(name, task, episode, shown), folder / f"{name}.png", colours=200)
         cells.append(_cell(name, task, episode, shown[1]))
-    _save(_grid(cells, columns=3), folder / "overview.png", colours=255)
+    if names is None:
+        _save(_grid(cells, columns=3), folder / "overview.png", colours=255)
 
 
 def _played(task: Level, seed: int) -> Episode:
@@ -71,13 +73,21 @@ def _telling(episode: Episode) -> list[int]:
     return sorted({min(t, last) for t in chosen})
 
 
+def _near(task: Level, episode: Episode, t: int) -> int:
+    """The moment nearest to this one that says what the level is about; this one if none does."""
+    return next(
+        (at for at in sorted(range(len(episode.states)), key=lambda at: abs(at - t)) if task.is_telling(episode.states[at])), t
+    )
+
+
 def _strip(name: str, task: Level, episode: Episode, shown: list[int]) -> Picture:
     totals = np.concatenate([[0.0], np.cumsum(episode.rewards)])
     parts = []
     for t in shown:
         said = f"{t / seconds(1):.1f} s, return {totals[t]:.4g}"
+        part = _under(_seen(task, episode, t), said)
         words = task.instruction(episode.states[t])
-        parts.append(_under(_seen(task, episode, t), f'{said}: "{words}"' if words else said))
+        parts.append(_under(part, f'"{words}"') if words else part)
     if task.has_plan:
         parts.append(_under(_from_above(task, episode, shown[-1]), "from above"))
     return _beside(parts, title=name)

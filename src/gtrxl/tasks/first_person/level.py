@@ -197,6 +197,10 @@ class Level(Task):
         """Whether one walks in this world: a level that paints its own picture is a screen, and has nothing to see from above."""
         return type(self).picture is Level.picture
 
+    def is_telling(self, state: LevelState) -> bool:
+        """Whether a picture of this moment says what the level is about: a screen may be empty."""
+        return True
+
     def plan(self, state: LevelState, *, side: int, path: Float[np.ndarray, "T 2"] | None = None) -> UInt8[np.ndarray, "H W 3"]:
         """The world from above, with the way that was walked."""
         canvas = Canvas(side, side)

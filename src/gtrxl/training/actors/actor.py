@@ -99,7 +99,7 @@ class Actor:
         try:
             return self.unroll(weights, version)
         except TaskFault as fault:
-            failure = Failure(self.index, fault.kind, str(fault), fault.detail)
+            failure = Failure(self.index, fault.kind, str(fault), fault.detail, fault.when_made)
         except Exception as error:
             said = " ".join(str(error).split())[:500]
             message = f"{self.assignment.task.name}, actor {self.index}: raised {type(error).__name__}: {said}"

@@ -30,6 +30,7 @@ from jaxtyping import Array, Int, PRNGKeyArray
 from gtrxl.gym.stream import FinishedEpisode
 from gtrxl.networks.agent import Agent
 from gtrxl.runs.errors import RunError
+from gtrxl.training.actors.failures import Failures
 from gtrxl.training.actors.fleet import Fleet
 from gtrxl.training.actors.packets import Failure, Packet
 from gtrxl.training.device_loop import WATCHED, Trail
@@ -120,7 +121,6 @@ class Conductor:
         self._update = update
         self._fleet = fleet
         self._say = say
-        self._restarts = restarts
         self._period = update.learner.target_period
         self._packets = streams // tasks
         batches = self._period + ahead
@@ -133,7 +133,7 @@ class Conductor:
             )
         self._asked = [0] * fleet.size
         self._proven = [False] * fleet.size
-        self._failures = [0] * fleet.size
+        self._failures = Failures(fleet.size, restarts=restarts)
         self._published = False
         self._heard = time.monotonic()
 
@@ -195,7 +195,8 @@ class Conductor:
                 self._failure(actor, answer)
             else:
                 self._asked[actor] -= 1
-                self._proven[actor], self._failures[actor] = True, 0
+                self._proven[actor] = True
+                self._failures.unrolled(actor)
                 self.queue.append(answer)
                 tally.ended += answer.ended
                 tally.in_task += answer.seconds.task
@@ -218,14 +219,11 @@ class Conductor:
     def _failure(self, actor: int, failure: Failure) -> None:
         self.losses.lost_unrolls += self._asked[actor]
         self._asked[actor], self._proven[actor] = 0, False
-        self._failures[actor] += 1
-        self._say(failure.message)
-        if self._failures[actor] > self._restarts:
-            times = self._failures[actor]
-            self.failed = (
-                f"actor {actor} failed {times} times without a whole unroll in between; the last time: {failure.message}"
-            )
+        ending = self._failures.add(actor, failure)
+        if ending is not None:  # which says what this failure was
+            self.failed = self.failed or ending
             return
+        self._say(failure.message)
         self.losses.restarts += 1
         self._fleet.restart(actor)
 

@@ -19,7 +19,7 @@ from multiprocessing.connection import Connection
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from gtrxl.gym.child_process import Child
-from gtrxl.gym.stream import Kind, too_long, where
+from gtrxl.gym.stream import MAKE, Kind, too_long, where
 from gtrxl.networks.agent import Agent
 from gtrxl.runs.errors import first_line
 from gtrxl.training.actors import heartbeat
@@ -193,7 +193,7 @@ class _Worker:
         name = self._assignment.name(self.index, int(stream))
         place = where(name, actor=self.index, stream=int(stream), step=int(step), call=int(call))
         kind, message = said
-        return Failure(self.index, kind, f"{place}: {message}")
+        return Failure(self.index, kind, f"{place}: {message}", when_made=int(call) == MAKE)
 
     def _trouble(self) -> tuple[Kind, str] | None:
         if not self._thread.is_alive() or self.process.exitcode is not None:

@@ -58,6 +58,8 @@ class Failure:
     """One line: which task, which actor, which stream, which step, what came."""
     detail: str = ""
     """A traceback, if there is one."""
+    when_made: bool = False
+    """Whether the task was being made."""
 
 
 class Sealed:

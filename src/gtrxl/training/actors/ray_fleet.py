@@ -12,7 +12,7 @@ import time
 from typing import Any, NamedTuple
 
 from gtrxl.gym.child_process import environment
-from gtrxl.gym.stream import too_long, where
+from gtrxl.gym.stream import MAKE, too_long, where
 from gtrxl.networks.agent import Agent
 from gtrxl.runs.errors import first_line
 from gtrxl.training.actors.actor import Actor, Assignment, settle
@@ -219,7 +219,7 @@ class RayFleet:
                 if beat.call and beat.seconds > limit + self._grace:
                     task = self.assignment.name(actor.index, beat.stream)
                     place = where(task, actor=actor.index, stream=beat.stream, step=beat.step, call=beat.call)
-                    failure = Failure(actor.index, "hung", f"{place}: {too_long(limit)}")
+                    failure = Failure(actor.index, "hung", f"{place}: {too_long(limit)}", when_made=beat.call == MAKE)
         elif actor.placed and now - actor.beat_at > limit + self._grace:  # a call that lets no other thread run
             failure = self._failure(actor, too_long(limit), kind="hung")
         if failure is not None:

@@ -11,14 +11,15 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt8
+from jaxtyping import Array, Bool, Int, PRNGKeyArray
 
 from gtrxl.tasks.errors import in_range
 from gtrxl.tasks.first_person.actions import LAB_ACTIONS, MAPPING_ACTIONS, Command
-from gtrxl.tasks.first_person.level import REPEAT, Level, LevelState, Verdict, World, seconds, silence
+from gtrxl.tasks.first_person.level import LevelState, Verdict, World, seconds
+from gtrxl.tasks.first_person.levels.psychlab.screen import GREEN, RED, Pixels, ScreenLevel, gaze_of, painted
 from gtrxl.tasks.first_person.materials import PAINT
-from gtrxl.tasks.first_person.rooms import choose, facing, paint, room
-from gtrxl.tasks.first_person.scene import BRIGHT, COLOURS, Body, Objects, Scene
+from gtrxl.tasks.first_person.rooms import choose
+from gtrxl.tasks.first_person.scene import BRIGHT, COLOURS
 from gtrxl.tasks.players.steering import Shadow
 
 CROSS, CHOICE, ANSWER = range(3)
@@ -28,13 +29,7 @@ POOL = 64
 PIXELS = 6
 """Along a side of an image."""
 
-# On the screen, in degrees from its middle; east and north are positive.
-FIELD = 64.0
-"""How much of the screen the width of a picture shows."""
-EDGE = 34.0
-"""Where the screen ends."""
-FARTHEST = 30.0
-"""How far from the middle one can look."""
+# On the screen, in degrees from its middle.
 IMAGE = 12.0
 """Half the side of the image."""
 BUTTON = 5.0
@@ -48,10 +43,7 @@ FIXATE = 2
 REVEAL = 2
 """Steps that the answer is shown for."""
 
-_GREY, _BLACK = np.array([150, 150, 150]), np.array([20, 20, 20])
-_RED, _GREEN, _DULL_RED, _DULL_GREEN, _WHITE, _DARK = (
-    np.array(rgb) for rgb in ((235, 70, 70), (70, 235, 70), (170, 80, 80), (80, 170, 80), (255, 255, 255), (60, 60, 90))
-)
+_DULL_RED, _DULL_GREEN, _DARK = (np.array(rgb) for rgb in ((170, 80, 80), (80, 170, 80), (60, 60, 90)))
 
 
 class Trials(eqx.Module):
@@ -84,7 +76,7 @@ class Trials(eqx.Module):
 
 
 @dataclasses.dataclass(frozen=True)
-class VisuomotorMapping(Level):
+class VisuomotorMapping(ScreenLevel):
     """A screen that the gaze moves over. A trial begins with a cross; after looking at it for two steps an image appears with
     four buttons: north, south, east, west. Looking at a button answers: 1 if it belongs to the image, else nothing; the right one
     is shown for two steps, and the next trial begins. Which button belongs to which image is drawn for the episode. When an image
@@ -119,7 +111,6 @@ class VisuomotorMapping(Level):
     def build(self, key: PRNGKeyArray) -> World:
         """The mapping; the gaze on the middle of the screen."""
         image_key, right_key = jax.random.split(key)
-        wall, floor = room(1, 1, wall=paint("white", "plain"), floor=paint("white", "plain"))
         own = Trials(
             image=jax.random.permutation(image_key, POOL)[: self.images].astype(jnp.int32),
             right=jax.random.randint(right_key, (self.images,), 0, len(BUTTONS), jnp.int32),
@@ -132,20 +123,12 @@ class VisuomotorMapping(Level):
             held=jnp.int32(0),
             done=jnp.int32(0),
         )
-        scene = Scene(wall=wall, floor=floor, sky=jnp.int32(0), objects=Objects.none(1))
-        return World(scene=scene, body=facing(jnp.full(2, 1.5)), own=own, instruction=silence())
-
-    def move(self, world: World, command: Command) -> Body:
-        """Moves the gaze and nothing else: `heading` and `pitch` say where on the screen it is."""
-        most = np.deg2rad(FARTHEST)
-        heading = jnp.clip(world.body.heading + jnp.deg2rad(command.look_right) * REPEAT, -most, most)
-        pitch = jnp.clip(world.body.pitch + jnp.deg2rad(command.look_up) * REPEAT, -most, most)
-        return Body(place=world.body.place, heading=heading, pitch=pitch)
+        return self.screen(own)
 
     def judge(self, world: World, command: Command, key: PRNGKeyArray) -> Verdict:
         """Where the gaze is, and what that means now."""
         own: Trials = world.own
-        gaze = _gaze(world.body)
+        gaze = gaze_of(world.body)
         fixated = (own.phase == CROSS) & jnp.all(jnp.abs(gaze) <= CROSS_SIZE)
         looked_at = jnp.all(jnp.abs(gaze[None] - BUTTONS) <= BUTTON, axis=1)
         answered = (own.phase == CHOICE) & jnp.any(looked_at)
@@ -185,41 +168,20 @@ class VisuomotorMapping(Level):
             perfect=own.perfect | last,
         )
 
-    def picture(self, world: World, *, height: int, width: int) -> UInt8[Array, "H W 3"]:
-        """The part of the screen around the gaze."""
+    def paint(self, world: World, pixels: Pixels, empty: Int[Array, "H W 3"]) -> Int[Array, "H W 3"]:
+        """A cross; or an image and four buttons."""
         own: Trials = world.own
-        gaze = _gaze(world.body)
-        scale = FIELD / width
-        x = gaze[0] + (jnp.arange(width) + 0.5 - width / 2)[None, :] * scale
-        y = gaze[1] - (jnp.arange(height) + 0.5 - height / 2)[:, None] * scale
-        x, y = jnp.broadcast_arrays(x, y)
-        colour = jnp.where(((jnp.abs(x) < EDGE) & (jnp.abs(y) < EDGE))[..., None], _GREY, _BLACK)
-        thick = jnp.maximum(1.2, 0.7 * scale)
-        upright = (jnp.abs(x) < thick) & (jnp.abs(y) < CROSS_SIZE)
-        level = (jnp.abs(y) < thick) & (jnp.abs(x) < CROSS_SIZE)
-        crossed = jnp.where((upright | level)[..., None], _RED, colour)
-        cell = PIXELS / (2 * IMAGE)
-        row = jnp.clip(jnp.floor((IMAGE - y) * cell), 0, PIXELS - 1).astype(jnp.int32)
-        column = jnp.clip(jnp.floor((IMAGE + x) * cell), 0, PIXELS - 1).astype(jnp.int32)
+        crossed = painted(pixels.cross(CROSS_SIZE), RED, empty)
+        row, column = pixels.cells((0, 0), IMAGE, PIXELS)
         drawn = jnp.asarray(images())[own.image[own.current]][row, column]
-        chosen = jnp.where(((jnp.abs(x) < IMAGE) & (jnp.abs(y) < IMAGE))[..., None], drawn, colour)
-        for number, (east, north) in enumerate(BUTTONS):
+        chosen = painted(pixels.square((0, 0), IMAGE), drawn, empty)
+        for number, place in enumerate(BUTTONS):
             right, answer = own.right[own.current] == number, own.phase == ANSWER
             told = jnp.where(right, _DULL_GREEN, _DULL_RED)
             shown = jnp.where(own.met[own.current], _DARK, told)
-            paint_ = jnp.where(answer, jnp.where(right, _GREEN, _RED), shown)
-            inside = (jnp.abs(x - east) < BUTTON) & (jnp.abs(y - north) < BUTTON)
-            chosen = jnp.where(inside[..., None], paint_, chosen)
-        picture = jnp.where(own.phase == CROSS, crossed, chosen)
-        # Where one looks, so that it can be aimed.
-        near = jnp.maximum(0.6, 0.5 * scale)
-        middle = (jnp.abs(x - gaze[0]) < near) & (jnp.abs(y - gaze[1]) < near)
-        return jnp.where(middle[..., None], _WHITE, picture).astype(jnp.uint8)
-
-
-def _gaze(body: Body) -> Float[Array, "2"]:
-    """Where on the screen one looks, in degrees."""
-    return jnp.rad2deg(jnp.stack([body.heading, body.pitch]))
+            colour = jnp.where(answer, jnp.where(right, GREEN, RED), shown)
+            chosen = painted(pixels.square(place, BUTTON), colour, chosen)
+        return jnp.where(own.phase == CROSS, crossed, chosen)
 
 
 @functools.cache
@@ -256,7 +218,7 @@ class VisuomotorMappingPlayer(Shadow):
     def choose(self, memory: Mapping, state: LevelState) -> Int[Array, ""]:
         """Moves the gaze along the axis on which it is farther off."""
         own: Trials = state.world.own
-        gaze = _gaze(state.world.body)
+        gaze = gaze_of(state.world.body)
         button = jnp.maximum(memory.right[own.image[own.current]], 0)
         target = jnp.where(own.phase == CHOICE, jnp.asarray(BUTTONS)[button], jnp.zeros(2))
         off = target - gaze
