@@ -245,6 +245,12 @@ IDS = [
     "PsychlabContinuousRecognition",
     "PsychlabSequentialComparison",
     "PsychlabVisualSearch",
+    "RoomsExploitDeferredEffects",
+    "RoomsKeysDoorsPuzzle",
+    "LanguageSelectLocatedObject",
+    "LanguageExecuteRandomTask",
+    "LanguageAnswerQuantitativeQuestion",
+    "ExploreObjectLocationsLarge",
 ]
 
 
