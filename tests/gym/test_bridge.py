@@ -240,6 +240,7 @@ IDS = [
     "ExploreObjectRewardsMany",
     "RoomsCollectGoodObjects",
     "ExploreObjectLocationsSmall",
+    "ExploreObjectLocationsLarge",
     "LanguageSelectDescribedObject",
     "PsychlabArbitraryVisuomotorMapping",
     "PsychlabContinuousRecognition",
@@ -250,7 +251,6 @@ IDS = [
     "LanguageSelectLocatedObject",
     "LanguageExecuteRandomTask",
     "LanguageAnswerQuantitativeQuestion",
-    "ExploreObjectLocationsLarge",
 ]
 
 

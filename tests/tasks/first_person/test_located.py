@@ -8,9 +8,9 @@ import pytest
 from gtrxl.tasks.first_person.actions import LAB_ACTIONS
 from gtrxl.tasks.first_person.level import WORDS
 from gtrxl.tasks.first_person.levels.language.located import LocatedObject
-from gtrxl.tasks.first_person.naming import HUES
+from gtrxl.tasks.first_person.parts.naming import HUES
+from gtrxl.tasks.first_person.parts.suites import ROOMS
 from gtrxl.tasks.first_person.scene import COLOURS, carpet
-from gtrxl.tasks.first_person.suites import ROOMS
 from gtrxl.tasks.words import buckets_of
 from tests.tasks.first_person.playing import blind, built, moved, one_step, played, start
 

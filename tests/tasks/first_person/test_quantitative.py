@@ -10,7 +10,7 @@ import pytest
 from gtrxl.tasks.drawing.plan import read
 from gtrxl.tasks.first_person.actions import LAB_ACTIONS
 from gtrxl.tasks.first_person.levels.language.quantitative import BALLS, STARTS, QuantitativeQuestion
-from gtrxl.tasks.first_person.naming import HUES, THINGS
+from gtrxl.tasks.first_person.parts.naming import HUES, THINGS
 from gtrxl.tasks.first_person.scene import COLOURS, SHAPES
 from tests.tasks.first_person.playing import blind, moved, one_step, played, start
 

@@ -11,9 +11,9 @@ from gtrxl.tasks.drawing.plan import read
 from gtrxl.tasks.first_person.actions import LAB_ACTIONS
 from gtrxl.tasks.first_person.levels.language import random_task
 from gtrxl.tasks.first_person.levels.language.random_task import KINDS, RandomTask
-from gtrxl.tasks.first_person.naming import HUES, THINGS
+from gtrxl.tasks.first_person.parts.naming import HUES, THINGS
+from gtrxl.tasks.first_person.parts.suites import SUITES
 from gtrxl.tasks.first_person.scene import COLOURS, FREE, SHAPES
-from gtrxl.tasks.first_person.suites import SUITES
 from tests.tasks.first_person.playing import blind, moved, one_step, played, start
 
 FIRE = jnp.int32(list(LAB_ACTIONS).index("fire"))

@@ -8,9 +8,9 @@ import pytest
 
 from gtrxl.tasks.first_person import everyday, shapes
 from gtrxl.tasks.first_person.actions import Command
-from gtrxl.tasks.first_person.carried import corner_square
 from gtrxl.tasks.first_person.materials import PAINT
 from gtrxl.tasks.first_person.motion import walk
+from gtrxl.tasks.first_person.parts.carried import corner_square
 from gtrxl.tasks.first_person.render import render
 from gtrxl.tasks.first_person.rooms import facing, paint, room, standing
 from gtrxl.tasks.first_person.scene import COLOURS, FREE, GLASS, SHAPES, Scene

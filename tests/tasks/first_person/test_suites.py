@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from gtrxl.tasks.first_person.level import WORDS
-from gtrxl.tasks.first_person.naming import HUES, THINGS, hue, sentence, thing
+from gtrxl.tasks.first_person.parts.naming import HUES, THINGS, hue, sentence, thing
+from gtrxl.tasks.first_person.parts.suites import FOUR, HALL, MOST_ROOMS, PAIR, ROOMS, SIX, SUITES, deal, layout
 from gtrxl.tasks.first_person.rooms import paint
 from gtrxl.tasks.first_person.scene import FREE, carpet
-from gtrxl.tasks.first_person.suites import FOUR, HALL, MOST_ROOMS, PAIR, ROOMS, SIX, SUITES, deal, layout
 from gtrxl.tasks.words import buckets_of
 
 

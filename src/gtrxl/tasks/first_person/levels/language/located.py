@@ -14,10 +14,10 @@ from jaxtyping import Array, Bool, Int, PRNGKeyArray
 from gtrxl.tasks.first_person.actions import Command
 from gtrxl.tasks.first_person.level import Level, Verdict, World, seconds
 from gtrxl.tasks.first_person.motion import touching
-from gtrxl.tasks.first_person.naming import HUE_COLOURS, HUES, THING_SHAPES, THINGS, hue, sentence
+from gtrxl.tasks.first_person.parts.naming import HUE_COLOURS, HUES, THING_SHAPES, THINGS, hue, sentence
+from gtrxl.tasks.first_person.parts.suites import FOUR, HALL, MOST_ROOMS, PAIR, ROOMS, SIX, SUITES, deal, layout
 from gtrxl.tasks.first_person.rooms import any_heading, choose, facing, paint, standing
 from gtrxl.tasks.first_person.scene import COLOURS, Scene, carpet, centre
-from gtrxl.tasks.first_person.suites import FOUR, HALL, MOST_ROOMS, PAIR, ROOMS, SIX, SUITES, deal, layout
 from gtrxl.tasks.players.chooser import Chooser, all_forgotten
 
 PLANS = np.array([HALL, PAIR, FOUR, SIX], np.int32)

@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Int, PRNGKeyArray
 from gtrxl.tasks.first_person.actions import Command
 from gtrxl.tasks.first_person.level import Level, LevelState, Verdict, World, seconds
 from gtrxl.tasks.first_person.motion import touching
-from gtrxl.tasks.first_person.naming import HUE_COLOURS, HUES, THING_SHAPES, THINGS, asked, sentence, thing
+from gtrxl.tasks.first_person.parts.naming import HUE_COLOURS, HUES, THING_SHAPES, THINGS, asked, sentence, thing
 from gtrxl.tasks.first_person.rooms import choose, facing, paint, room, standing
 from gtrxl.tasks.first_person.scene import COLOURS, SHAPES, Scene, carpet
 from gtrxl.tasks.players.steering import Shadow, in_view, steer

@@ -15,10 +15,10 @@ from jaxtyping import Array, Bool, Int, PRNGKeyArray
 from gtrxl.tasks.first_person.actions import Command
 from gtrxl.tasks.first_person.level import Level, Verdict, World, seconds
 from gtrxl.tasks.first_person.motion import touching
-from gtrxl.tasks.first_person.naming import HUE_COLOURS, HUES, THING_SHAPES, THINGS, hue, sentence, thing
+from gtrxl.tasks.first_person.parts.naming import HUE_COLOURS, HUES, THING_SHAPES, THINGS, hue, sentence, thing
+from gtrxl.tasks.first_person.parts.suites import A_ROOM, FOUR, HALL, MOST_ROOMS, PAIR, ROOMS, SIX, SUITES, deal, layout
 from gtrxl.tasks.first_person.rooms import any_heading, choose, facing, paint, standing
 from gtrxl.tasks.first_person.scene import COLOURS, Scene, centre
-from gtrxl.tasks.first_person.suites import A_ROOM, FOUR, HALL, MOST_ROOMS, PAIR, ROOMS, SIX, SUITES, deal, layout
 from gtrxl.tasks.players.chooser import Chooser, all_forgotten
 
 PICK, BOTH, EVERY_THING, EVERY_HUE, THING_NEAR_THING, THING_NEAR_HUE, HUE_NEAR_HUE = range(7)
