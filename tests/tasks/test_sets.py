@@ -21,7 +21,7 @@ def test_tasks_with_a_plus_between_them():
     assert spell_tasks(tasks) == text
 
 
-@pytest.mark.parametrize(("name", "size"), [("lab-memory", 8), ("lab-reactive", 4), ("lab12", 12)])
+@pytest.mark.parametrize(("name", "size"), [("lab-memory", 8), ("lab-reactive", 6), ("lab12", 12), ("lab30", 14)])
 def test_the_sets_of_levels_have_equal_spaces_and_are_spelt_by_their_names(name, size):
     tasks = make_tasks(name)
     assert len(tasks) == size
@@ -41,7 +41,7 @@ def test_arguments_of_a_set_go_to_every_member():
 
 def test_a_set_and_a_task_can_be_put_together():
     tasks = make_tasks("lab-reactive+rooms_watermaze")
-    assert len(tasks) == 5
+    assert len(tasks) == len(REACTIVE) + 1
     assert make_tasks(spell_tasks(tasks)) == tasks
 
 
@@ -77,7 +77,7 @@ def test_what_cannot_be_is_said_in_a_line(text, line):
 
 
 def test_every_member_has_a_scale_and_the_size_of_a_picture_does_not_change_it():
-    for task in make_tasks("lab12:height=32,width=48"):
+    for task in make_tasks("lab30:height=32,width=48"):
         known = known_scores(task)
         assert known is not None
         assert known.random < known.best

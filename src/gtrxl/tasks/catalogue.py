@@ -61,7 +61,9 @@ def _level(
     return TaskEntry(f"first_person.levels.{module}", kind, about, _fixed(arguments), sets=sets, in_sets=in_sets)
 
 
-_MEMORY, _REACTIVE = ("lab-memory", "lab12"), ("lab-reactive", "lab12")
+_MEMORY, _REACTIVE = ("lab-memory", "lab12", "lab30"), ("lab-reactive", "lab12", "lab30")
+_OTHERS = ("lab-reactive", "lab30")
+"""Of levels of the reactive split that came after the first twelve."""
 
 _TASKS = {
     "grid-numpad": _grid(
@@ -150,6 +152,16 @@ _LEVELS = {
         sets=_REACTIVE,
         in_sets={"reduced": 0},  # alone it has five actions; in a set it must take what the others take
     ),
+    "skymaze_irreversible_path_hard": _level(
+        "skymaze.irreversible:IrreversiblePath", "go down from platform to platform, where no step leads back up", sets=_OTHERS
+    ),
+    "skymaze_irreversible_path_varied": _level(
+        "skymaze.irreversible:IrreversiblePath",
+        "the same, from easy mazes to hard ones",
+        sets=_OTHERS,
+        least=0,
+        most=100,
+    ),
 }
 """The first-person levels. The order within a set is this one, and a run's streams are shared out by it: keep it, and add levels
 at the end."""
@@ -165,8 +177,9 @@ ALIASES: Mapping[str, str] = types.MappingProxyType({entry.also: name for name, 
 ABOUT: Mapping[str, str] = types.MappingProxyType(
     {
         "lab-memory": "the paper's memory split of DMLab-30: the eight levels that need memory, re-created here",
-        "lab-reactive": "four levels of its reactive split, re-created here",
-        "lab12": "both at once",
+        "lab-reactive": "levels of its reactive split, re-created here",
+        "lab12": "the memory split, and the first four levels of the reactive one",
+        "lab30": "all of both splits that there are",
     }
 )
 """The sets that have a name, and what each is."""

@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from gtrxl.tasks.first_person.actions import CELLS_PER_FRAME, HIGHEST, Command
+from gtrxl.tasks.first_person.heights import too_high
 from gtrxl.tasks.first_person.scene import FREE, RADIUS, Body, Objects
 
 FRAMES_AT_ONCE = int((1 - RADIUS) / CELLS_PER_FRAME)
@@ -16,10 +17,13 @@ GRAZE = 1e-4
 """How near to a wall a line of sight may not come: a line through the corner that two walls share is not free."""
 
 
-def walk(wall: Int[Array, "R C"], body: Body, command: Command, *, frames: int) -> Body:
+def walk(
+    wall: Int[Array, "R C"], body: Body, command: Command, *, frames: int, ground: Float[Array, "R C"] | None = None
+) -> Body:
     """Looks and moves for so many frames: a disc of `RADIUS` that slides along walls and round corners, and enters none.
 
-    Angles of a body are in radians. Nobody is faster than `CELLS_PER_FRAME`, whatever is pressed together.
+    Angles of a body are in radians. Nobody is faster than `CELLS_PER_FRAME`, whatever is pressed together. Where the floor has
+    heights (`ground`), cells that are too high to climb are like walls; off an edge one falls at once.
     """
     turn, tilt = jnp.deg2rad(command.look_right), jnp.deg2rad(command.look_up)
     highest = np.deg2rad(HIGHEST)
@@ -28,12 +32,15 @@ def walk(wall: Int[Array, "R C"], body: Body, command: Command, *, frames: int) 
     for begin in range(0, frames, FRAMES_AT_ONCE):
         solid, left, top = _surroundings(wall, x, y)
         for _ in range(min(FRAMES_AT_ONCE, frames - begin)):
+            barred = solid if ground is None else solid | too_high(ground, x, y, left, top)
             heading = heading + turn
             pitch = jnp.clip(pitch + tilt, -highest, highest)
             cos, sin = jnp.cos(heading), jnp.sin(heading)
             x = x + speed * (command.move * cos - command.strafe * sin)
             y = y + speed * (command.move * sin + command.strafe * cos)
-            x, y = _pushed_out(solid, left, top, x, y)
+            x, y = _pushed_out(barred, left, top, x, y)
+            if ground is not None:  # one lands clear of the edge: else the next frame might lead back up
+                x, y = _pushed_out(solid | too_high(ground, x, y, left, top), left, top, x, y)
     # Kept within one turn, so that a long episode loses no precision.
     heading = jnp.remainder(heading, 2 * np.pi)
     return Body(place=jnp.stack([x, y]), heading=heading, pitch=pitch)

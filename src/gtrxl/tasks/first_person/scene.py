@@ -74,6 +74,8 @@ class Scene(eqx.Module):
     sky: Int[Array, "*s"]
     """The colour of the sky, one of COLOURS by number."""
     objects: Objects
+    ground: Float[Array, "*s R C"] | None = None
+    """How high the floor of each cell is (heights.py); None where all of it is at 0."""
 
 
 class Body(eqx.Module):
