@@ -162,6 +162,12 @@ _LEVELS = {
         least=0,
         most=100,
     ),
+    "lasertag_one_opponent_small": _level("lasertag.tag:LaserTag", "tag an opponent that shoots back, in a maze", sets=_OTHERS),
+    "lasertag_three_opponents_small": _level("lasertag.tag:LaserTag", "the same with three opponents", sets=_OTHERS, opponents=3),
+    "lasertag_one_opponent_large": _level("lasertag.tag:LaserTag", "one opponent in a larger maze", sets=_OTHERS, size=21),
+    "lasertag_three_opponents_large": _level(
+        "lasertag.tag:LaserTag", "three opponents in a larger maze", sets=_OTHERS, size=21, opponents=3
+    ),
 }
 """The first-person levels. The order within a set is this one, and a run's streams are shared out by it: keep it, and add levels
 at the end."""

@@ -182,7 +182,11 @@ class Level(Task):
 
     def picture(self, world: World, *, height: int, width: int) -> UInt8[Array, "H W 3"]:
         """What the eyes see, at any size."""
-        return render(world.scene, world.body, height=height, width=width)
+        return self.overlay(world, render(world.scene, world.body, height=height, width=width))
+
+    def overlay(self, world: World, picture: UInt8[Array, "H W 3"]) -> UInt8[Array, "H W 3"]:
+        """The picture with what the level paints over it (overlay.py); usually nothing."""
+        return picture
 
     def view(self, state: LevelState, *, height: int, width: int) -> UInt8[np.ndarray, "H W 3"]:
         """The same of a state, in NumPy."""

@@ -55,10 +55,24 @@ def touching(body: Body, objects: Objects, *, reach: float = 0.0) -> Bool[Array,
 
 def sees(wall: Int[Array, "R C"], start: Float[Array, "2"], end: Float[Array, "2"]) -> Bool[Array, ""]:
     """Whether the straight line between two places is free of walls; one that only grazes a corner is not."""
-    along = end - start
-    # Where the line enters and leaves the strip of each row and of each column, as parts of its length.
+    begin, finish = _through_cells(wall.shape, start, end - start)
+    return ~jnp.any((wall != FREE) & (jnp.maximum(begin, 0.0) <= jnp.minimum(finish, 1.0)))
+
+
+def free_length(wall: Int[Array, "R C"], start: Float[Array, "2"], heading: Float[Array, ""]) -> Float[Array, ""]:
+    """How far a straight line goes before it comes to a wall."""
+    begin, finish = _through_cells(wall.shape, start, jnp.stack([jnp.cos(heading), jnp.sin(heading)]))
+    return jnp.min(jnp.where((wall != FREE) & (begin <= finish) & (finish > 0), jnp.maximum(begin, 0.0), jnp.inf))
+
+
+def _through_cells(
+    shape: tuple[int, ...], start: Float[Array, "2"], along: Float[Array, "2"]
+) -> tuple[Float[Array, "R C"], Float[Array, "R C"]]:
+    """Where a line enters and leaves each cell, as parts of `along`; it enters none later than it leaves it that it goes
+    through."""
+    # The strips of each row and of each column first.
     enter, leave = [], []
-    for axis, count in enumerate(wall.shape[::-1]):
+    for axis, count in enumerate(shape[::-1]):
         near = jnp.arange(count) - GRAZE - start[axis]
         far = jnp.arange(count) + 1 + GRAZE - start[axis]
         still = jnp.abs(along[axis]) < 1e-9
@@ -67,9 +81,7 @@ def sees(wall: Int[Array, "R C"], start: Float[Array, "2"], end: Float[Array, "2
         within = (near <= 0) & (far >= 0)
         enter.append(jnp.where(still, jnp.where(within, -jnp.inf, jnp.inf), first))
         leave.append(jnp.where(still, jnp.where(within, jnp.inf, -jnp.inf), last))
-    begin = jnp.maximum(jnp.maximum(enter[0][None, :], enter[1][:, None]), 0.0)
-    finish = jnp.minimum(jnp.minimum(leave[0][None, :], leave[1][:, None]), 1.0)
-    return ~jnp.any((wall != FREE) & (begin <= finish))
+    return jnp.maximum(enter[0][None, :], enter[1][:, None]), jnp.minimum(leave[0][None, :], leave[1][:, None])
 
 
 def _surroundings(

@@ -24,7 +24,8 @@ COLOURS = ("red", "green", "blue", "yellow", "magenta", "cyan", "orange", "white
 PATTERNS = ("plain", "bricks", "stripes", "checks", "dots", "planks")
 """What walls are covered with, by number."""
 SHAPES = ("ball", "cube", "cone", "pillar", "ring", "cross", "diamond",
-          "apple", "cake", "car", "cassette", "hat", "tv", "pad", "flag")  # fmt: skip
+          "apple", "cake", "car", "cassette", "hat", "tv", "pad", "flag",
+          "bot", "shooter", "gun", "shield", "mushroom", "rock", "cactus", "shrub")  # fmt: skip
 """What objects look like, by number; all can be told apart at a distance of some cells. A pad lies flat on the floor."""
 
 

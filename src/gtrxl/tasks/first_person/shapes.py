@@ -6,6 +6,7 @@ S shapes, drawn on sheets of T x T texels.
 import numpy as np
 from jaxtyping import Float, Int, UInt8
 
+from gtrxl.tasks.first_person import figures
 from gtrxl.tasks.first_person.materials import TEXELS
 from gtrxl.tasks.first_person.scene import SHAPES
 
@@ -70,6 +71,7 @@ def drawings() -> UInt8[np.ndarray, "S T T"]:
         ((u >= 0.16) & (np.abs(v - 0.72) < 0.27 * (1 - (u - 0.16) / 0.84) + 0.02), MIDDLE),
     )
     ink("flag", ((u >= 0.16) & (v > 0.72) & (np.abs(v - 0.72) < 0.2 * (1 - (u - 0.16) / 0.84)) & (u < 0.4), LIGHT))
+    figures.draw(ink, u, v)
     return np.stack(sheets)
 
 
@@ -87,6 +89,7 @@ def inks() -> Float[np.ndarray, "S 4 4"]:
         "tv": {DARK: (0.0, 30, 40, 56), LIGHT: (0.1, 190, 210, 214)},
         "flag": {DARK: (0.0, 96, 84, 72)},
         "hat": {DARK: (0.2, 24, 24, 28)},
+        **figures.INKS,
     }
     found = np.stack([usual] * len(SHAPES))
     for name, own in special.items():
