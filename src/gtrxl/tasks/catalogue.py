@@ -168,6 +168,23 @@ _LEVELS = {
     "lasertag_three_opponents_large": _level(
         "lasertag.tag:LaserTag", "three opponents in a larger maze", sets=_OTHERS, size=21, opponents=3
     ),
+    "natlab_fixed_large_map": _level(
+        "natlab.forage:Forage",
+        "gather mushrooms in a large country that is always the same",
+        sets=_OTHERS,
+        side=36,
+        least=100,
+        most=100,
+        obstacles=100,
+        regrow=0,
+        fixed=1,
+    ),
+    "natlab_varying_map_regrowth": _level(
+        "natlab.forage:Forage", "gather mushrooms that grow again, in one of 100 countries", sets=_OTHERS
+    ),
+    "natlab_varying_map_randomized": _level(
+        "natlab.forage:Forage", "gather mushrooms in one of 100 countries", sets=_OTHERS, least=11, most=72, regrow=0
+    ),
 }
 """The first-person levels. The order within a set is this one, and a run's streams are shared out by it: keep it, and add levels
 at the end."""

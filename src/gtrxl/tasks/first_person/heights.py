@@ -77,6 +77,9 @@ def ways_down(ground: Float[Array, "R C"], wall: Int[Array, "R C"], target: Bool
 def paint(scene: Scene, camera: Camera) -> Int[Array, "H W"]:
     """What is seen, as packed colours. Heights are counted from the floor that the body stands on."""
     assert scene.ground is not None
+    # What comes from outside is computed once, not again in every pixel.
+    scene, camera = jax.lax.optimization_barrier((scene, camera))
+    assert scene.ground is not None
     base = ground_at(scene.ground, camera.place[0], camera.place[1])
     column_top = scene.ground - base + jnp.where(scene.wall != FREE, WALL_HEIGHT, 0.0)
     above = jnp.where(scene.ground > NO_GROUND, column_top, NO_GROUND) - EYES

@@ -53,6 +53,18 @@ def touching(body: Body, objects: Objects, *, reach: float = 0.0) -> Bool[Array,
     return objects.there & (jnp.sum(away**2, -1) < limit**2)
 
 
+def clear_of(body: Body, place: Float[Array, "N 2"], radius: Float[Array, " N"]) -> Body:
+    """The body moved out of round obstacles: off the one that it is deepest in, then off the next; a radius of 0 is none."""
+    at = body.place
+    for _ in range(2):
+        away = at[None, :] - place
+        distance = jnp.maximum(jnp.linalg.norm(away, axis=1), 1e-6)
+        inside = jnp.where(radius > 0, radius + RADIUS - distance, 0.0)
+        worst = jnp.argmax(inside)
+        at = at + jnp.maximum(inside[worst], 0.0) * away[worst] / distance[worst]
+    return Body(place=at, heading=body.heading, pitch=body.pitch)
+
+
 def sees(wall: Int[Array, "R C"], start: Float[Array, "2"], end: Float[Array, "2"]) -> Bool[Array, ""]:
     """Whether the straight line between two places is free of walls; one that only grazes a corner is not."""
     begin, finish = _through_cells(wall.shape, start, end - start)
