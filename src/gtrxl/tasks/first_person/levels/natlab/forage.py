@@ -22,7 +22,7 @@ from gtrxl.tasks.first_person.returning import NEVER, Returning
 from gtrxl.tasks.first_person.rooms import any_heading, facing, standing
 from gtrxl.tasks.first_person.scene import COLOURS, FREE, PATTERNS, RADIUS, SHAPES, Body, Scene, centre, wall_material
 from gtrxl.tasks.first_person.terrain import RIM, bands, country, hills
-from gtrxl.tasks.players.steering import LOOK_ROUND, MARGIN, Discs, Shadow, in_view, steer
+from gtrxl.tasks.players.steering import LOOK_ROUND, MARGIN, STRIDE, Discs, Shadow, in_view, steer
 
 MAPS = 100
 """Different countries of the varying levels; the fixed one is none of them."""
@@ -212,6 +212,8 @@ class Gathering(eqx.Module):
     """What was in view at all: obstacles that are to be walked round."""
     looked: Int[Array, "*s R C"]
     """When each cell was last in view."""
+    gone: Int[Array, "*s N"]
+    """When it took each; -1 of those that it has not taken."""
     still: Int[Array, "*s"]
     """For how many steps it has not come on."""
 
@@ -219,7 +221,7 @@ class Gathering(eqx.Module):
 @dataclasses.dataclass(frozen=True)
 class ForagePlayer(Shadow):
     """Walks to the nearest mushroom that it knows of, round the obstacles that it has seen; if it knows of none, to the nearest
-    cells that it has not looked at for long. It sees over hills and through bushes."""
+    cells that it has not looked at yet, and to where one will grow again. It sees over hills and through bushes."""
 
     task: Forage
 
@@ -228,7 +230,9 @@ class ForagePlayer(Shadow):
         objects = state.world.scene.objects
         blank = jnp.zeros(objects.there.shape, bool)
         looked = jnp.full(state.world.scene.wall.shape, -OLD, jnp.int32)
-        return self._look(Gathering(grows=blank, seen=blank, looked=looked, still=jnp.int32(0)), state)
+        return self._look(
+            Gathering(grows=blank, seen=blank, looked=looked, gone=jnp.full(blank.shape, -1), still=jnp.int32(0)), state
+        )
 
     def choose(self, memory: Gathering, state: LevelState) -> Int[Array, ""]:
         """Gathers, or looks for more."""
@@ -241,7 +245,12 @@ class ForagePlayer(Shadow):
         age = jnp.clip((state.elapsed - memory.looked) / OLD, 0.0, 1.0)
         cost = jnp.where(jnp.asarray(country(self.task.side)), far + 60.0 * (1 - age), jnp.inf)
         unknown = middles.reshape(-1, 2)[jnp.argmin(cost)]
-        target = jnp.where(jnp.any(memory.grows), place[best], unknown)
+        # Where it took one there will be one again. The next that it could have, by the way there and the time that is left:
+        ready = jnp.maximum(away / STRIDE, memory.gone + sum(REGROWTH) // 2 - state.elapsed)
+        taken = (memory.gone >= 0) & ~memory.grows & bool(self.task.regrow)
+        again = place[jnp.argmin(jnp.where(taken, ready, jnp.inf))]
+        never_seen = jnp.any(jnp.asarray(country(self.task.side)) & (memory.looked < 0))
+        target = jnp.where(jnp.any(memory.grows), place[best], jnp.where(never_seen | ~jnp.any(taken), unknown, again))
         clear = jnp.where(memory.seen & (world.own.radius > 0), world.own.radius + RADIUS + MARGIN / 2, 0.0)
         action = steer(body, target, around=Discs(wall=world.scene.wall, place=place, clear=clear))
         # Wedged between two obstacles it steps back and aside before it tries again.
@@ -252,7 +261,9 @@ class ForagePlayer(Shadow):
         """What has come into view."""
         moved = jnp.linalg.norm(after.world.body.place - before.world.body.place)
         still = jnp.where((moved > 0.02) & (memory.still <= 3) | (memory.still > 8), 0, memory.still + 1)
-        return self._look(dataclasses.replace(memory, still=jnp.where(after.elapsed > AROUND, still, 0)), after)
+        taken = before.world.scene.objects.there & ~after.world.scene.objects.there
+        gone = jnp.where(taken, after.elapsed, memory.gone)
+        return self._look(dataclasses.replace(memory, still=jnp.where(after.elapsed > AROUND, still, 0), gone=gone), after)
 
     def _look(self, memory: Gathering, state: LevelState) -> Gathering:
         world, body = state.world, state.world.body
@@ -268,5 +279,6 @@ class ForagePlayer(Shadow):
             grows=grows,
             seen=memory.seen | (view & objects.there),
             looked=jnp.where(looked, state.elapsed, memory.looked),
+            gone=memory.gone,
             still=memory.still,
         )
