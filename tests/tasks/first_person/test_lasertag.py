@@ -288,6 +288,31 @@ def test_times_and_numbers_of_things_are_those_of_the_rules():
     assert all(int(kind) in seconds for kind in own.item[1:])
 
 
+def test_the_picture_tells_health_shots_and_who_is_down(begun):
+    black = jnp.zeros((40, 60, 3), jnp.uint8)
+    task = LaserTag(size=9)
+
+    def seen(**changes) -> np.ndarray:
+        fighters = dataclasses.replace(begun.world.own.fighters, **changes)
+        return np.asarray(task.overlay(eqx.tree_at(lambda of: of.own.fighters, begun.world, fighters), black)).astype(int)
+
+    def green(picture: np.ndarray) -> int:
+        return int(((picture[..., 1] > 150) & (picture[..., 0] < 100)).sum())
+
+    def orange(picture: np.ndarray) -> int:
+        return int(((picture[..., 0] > 200) & (picture[..., 2] < 60)).sum())
+
+    full = seen(health=jnp.array([125.0, 1.0]))
+    assert green(full) >= 40
+    assert green(seen(health=jnp.array([62.5, 1.0]))) == pytest.approx(green(full) / 2, abs=3)
+    few = begun.world.own.fighters.shots.at[0, RAPID].set(25)
+    assert orange(seen(shots=few)) == pytest.approx(orange(full) / 4, abs=3)
+    assert (full[20, 28:32].sum() > 0) | (full[18:22, 30].sum() > 0), "the crosshair"
+    hurt = seen(hurt=jnp.array([7.0, 0.0]))
+    assert (hurt[0, :, 0] > hurt[0, :, 1] + 100).all(), "red at the rim"
+    assert seen(down=jnp.array([3, 0], jnp.int32))[:30].max() < 0.6 * full[:30].max(), "dark while one is down"
+
+
 @pytest.mark.parametrize(("arguments", "line"), [
     ({"size": 10}, "size must be odd, got 10; DMLab-30"),
     ({"size": 7}, "size must be from 9 to 31, got 7"),

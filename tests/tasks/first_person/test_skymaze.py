@@ -127,6 +127,7 @@ def test_the_goal_pays_a_hundred_and_ends_and_nothing_else_does():
     assert not truncated
 
 
+@pytest.mark.slow
 def test_the_player_finds_every_goal():
     batch = played(ANY, STEPS)
     assert (batch.rewards.max(1) == 100).all()

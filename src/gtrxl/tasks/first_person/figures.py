@@ -9,20 +9,19 @@ import numpy as np
 from jaxtyping import Float
 
 DARK, MIDDLE, LIGHT = 1, 2, 3
-NAMES = ("bot", "shooter", "gun", "shield", "mushroom", "rock", "cactus", "shrub")
+"""The inks, as in shapes.py."""
+FIGURES = ("bot", "shooter", "gun", "shield", "mushroom", "rock", "cactus", "shrub")
 """A shooter is an opponent in the moment of a shot."""
 
 INKS = {
     "bot": {DARK: (0.12, 18, 18, 22), LIGHT: (0.1, 210, 216, 220)},
-    "shooter": {DARK: (0.12, 18, 18, 22), LIGHT: (0.0, 255, 250, 190)},
+    "shooter": {DARK: (0.12, 18, 18, 22), LIGHT: (0.0, 255, 214, 60)},
     "gun": {DARK: (0.0, 34, 34, 38), LIGHT: (0.1, 200, 204, 210)},
     "shield": {DARK: (0.3, 20, 24, 30)},
     "mushroom": {DARK: (0.0, 214, 196, 160), LIGHT: (0.0, 248, 244, 232)},
     "rock": {DARK: (0.35, 30, 28, 28), LIGHT: (0.6, 70, 66, 62)},
 }
 """As in `shapes.inks`: how much of the own colour is in an ink, and what is added."""
-
-Layer = tuple[np.ndarray, int]
 
 
 def draw(ink: Callable[..., None], u: Float[np.ndarray, "T T"], v: Float[np.ndarray, "T T"]) -> None:
@@ -42,8 +41,8 @@ def draw(ink: Callable[..., None], u: Float[np.ndarray, "T T"], v: Float[np.ndar
         ink(name, (box(0.16, 0.28, 0.44, 0.72) | box(0.72, 0.84, 0.44, 0.72), MIDDLE), (box(0.27, 0.73, 0.38, 0.43), DARK))
         ink(name, (box(0.40, 0.62, 0.83, 0.90), LIGHT), (box(0.44, 0.92, 0.52, 0.59), DARK))
         ink(name, (box(0.14, 0.28, 0.44, 0.50), DARK))
-    flash = disc(0.86, 0.56, 0.13) | ((np.abs(u - 0.86) < 0.03) | (np.abs(v - 0.56) < 0.03)) & disc(0.86, 0.56, 0.22)
-    ink("shooter", (flash & (u < 1), LIGHT))
+    flash = disc(0.76, 0.56, 0.2) | ((np.abs(u - 0.76) < 0.04) | (np.abs(v - 0.56) < 0.04)) & disc(0.76, 0.56, 0.3)
+    ink("shooter", (flash, LIGHT))
 
     ink("gun", (box(0.04, 0.96, 0.48, 0.64), MIDDLE), (box(0.04, 0.96, 0.60, 0.64), LIGHT), (box(0.66, 0.82, 0.22, 0.48), DARK))
     ink("gun", (box(0.0, 0.1, 0.44, 0.68), DARK), (box(0.4, 0.5, 0.34, 0.48), DARK), (box(0.3, 0.6, 0.66, 0.74), DARK))

@@ -10,6 +10,8 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from gtrxl.tasks.first_person.figures import FIGURES
+
 WALL_HEIGHT = 1.0
 EYES = 0.5
 """How high the eyes are."""
@@ -24,8 +26,7 @@ COLOURS = ("red", "green", "blue", "yellow", "magenta", "cyan", "orange", "white
 PATTERNS = ("plain", "bricks", "stripes", "checks", "dots", "planks")
 """What walls are covered with, by number."""
 SHAPES = ("ball", "cube", "cone", "pillar", "ring", "cross", "diamond",
-          "apple", "cake", "car", "cassette", "hat", "tv", "pad", "flag",
-          "bot", "shooter", "gun", "shield", "mushroom", "rock", "cactus", "shrub")  # fmt: skip
+          "apple", "cake", "car", "cassette", "hat", "tv", "pad", "flag", *FIGURES)  # fmt: skip
 """What objects look like, by number; all can be told apart at a distance of some cells. A pad lies flat on the floor."""
 
 

@@ -26,19 +26,31 @@ from gtrxl.tasks.players.steering import HALF_VIEW, Shadow, bearing, steer
 ROOM_STARTS = 3
 """Places in each room that one can start from; there are four rooms."""
 LOOPS = 0.05
+"""The share of possible further openings of rooms that a maze has."""
 MEDICINE, ARMOUR = RAIL + 1, RAIL + 2
 """Things that are no guns; the numbers of guns are those of fighters.py."""
 RESTORED = 50.0
 """Health or armour that such a thing gives."""
 GUN_BACK, MEDICINE_BACK, ARMOUR_BACK = seconds(5), seconds(35), seconds(25)
+"""Steps after which what was taken is back."""
 SIZE, ITEM_SIZE = 0.95, 0.4
+"""Of opponents, and of things."""
 SUITS = (("red", "green", "blue"), ("yellow", "cyan", "magenta"), ("orange", "white", "purple"))
 """What the opponents wear: one of these triples, drawn for the episode."""
-_LOOKS = {LIGHTNING: ("gun", "cyan"), LIGHTNING + 1: ("gun", "red"), RAIL: ("gun", "green"),
-          MEDICINE: ("cross", "red"), ARMOUR: ("shield", "yellow")}  # fmt: skip
-_ITEM_SHAPE = np.array([SHAPES.index(_LOOKS.get(kind, ("gun", "red"))[0]) for kind in range(ARMOUR + 1)])
-_ITEM_COLOUR = np.array([COLOURS.index(_LOOKS.get(kind, ("gun", "red"))[1]) for kind in range(ARMOUR + 1)])
+_LOOKS = (
+    ("gun", "white"),
+    ("gun", "white"),
+    ("gun", "cyan"),
+    ("gun", "red"),
+    ("gun", "green"),
+    ("cross", "red"),
+    ("shield", "yellow"),
+)
+"""Of things, by their number: guns from melee to railgun (the first two never lie about), medicine, armour."""
+_ITEM_SHAPE = np.array([SHAPES.index(shape) for shape, _ in _LOOKS])
+_ITEM_COLOUR = np.array([COLOURS.index(colour) for _, colour in _LOOKS])
 _GUN_PAINT = np.array([(120, 120, 126), (150, 150, 158), (60, 206, 220), (222, 48, 44), (64, 176, 68)], np.float32)
+"""Of the gun in hand."""
 
 
 class Arena(eqx.Module):
@@ -232,8 +244,7 @@ class Patrol(eqx.Module):
     """Steps since someone was in view."""
 
 
-_TURNS = {name: list(LAB_ACTIONS).index(name) for name in LAB_ACTIONS}
-FIRE = _TURNS["fire"]
+ACTION = {name: number for number, name in enumerate(LAB_ACTIONS)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -262,15 +273,15 @@ class TagPlayer(Shadow):
         hits = (jnp.abs(aside) < 0.2) & (jnp.abs(turn) < np.pi / 2)
         too_far = (own.fighters.gun[0] == MELEE) & (far > 0.8)
         large, small = (
-            jnp.where(turn < 0, _TURNS[f"{size} look left"], _TURNS[f"{size} look right"]) for size in ("large", "small")
+            jnp.where(turn < 0, ACTION[f"{size} look left"], ACTION[f"{size} look right"]) for size in ("large", "small")
         )
-        step = jnp.where(turn < 0, _TURNS["strafe left"], _TURNS["strafe right"])
+        step = jnp.where(turn < 0, ACTION["strafe left"], ACTION["strafe right"])
         aim = jnp.where(jnp.abs(turn) > np.deg2rad(15.0), large, jnp.where(jnp.abs(turn) > np.deg2rad(2.5), small, step))
-        fight = jnp.where(too_far, steer(body, place), jnp.where(hits, FIRE, aim))
+        fight = jnp.where(too_far, steer(body, place), jnp.where(hits, ACTION["fire"], aim))
         walk = steer(body, bots.next_place(own.ways[memory.goal], body.place))
         hurt = (own.fighters.hurt[0] > 0) & ~jnp.any(seen)
-        go_on = jnp.where(hurt | ((memory.lost > 0) & (memory.lost < 8)), _TURNS["large look right"], walk)
-        return jnp.where(own.fighters.up[0], jnp.where(jnp.any(seen), fight, go_on), FIRE).astype(jnp.int32)
+        go_on = jnp.where(hurt | ((memory.lost > 0) & (memory.lost < 8)), ACTION["large look right"], walk)
+        return jnp.where(own.fighters.up[0], jnp.where(jnp.any(seen), fight, go_on), ACTION["fire"]).astype(jnp.int32)
 
     def learn(self, memory: Patrol, before: LevelState, action: Int[Array, ""], after: LevelState) -> Patrol:
         """Where it has been, and whether it sees someone."""
