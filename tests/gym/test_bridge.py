@@ -251,6 +251,15 @@ IDS = [
     "LanguageSelectLocatedObject",
     "LanguageExecuteRandomTask",
     "LanguageAnswerQuantitativeQuestion",
+    "SkymazeIrreversiblePathHard",
+    "SkymazeIrreversiblePathVaried",
+    "LasertagOneOpponentSmall",
+    "LasertagThreeOpponentsSmall",
+    "LasertagOneOpponentLarge",
+    "LasertagThreeOpponentsLarge",
+    "NatlabFixedLargeMap",
+    "NatlabVaryingMapRegrowth",
+    "NatlabVaryingMapRandomized",
 ]
 
 

@@ -25,7 +25,7 @@ def test_tasks_with_a_plus_between_them():
 @pytest.mark.parametrize("name", SETS)
 def test_the_sets_of_levels_have_equal_spaces_and_are_spelt_by_their_names(name):
     tasks = make_tasks(name)
-    assert len(tasks) == {"lab-memory": 8, "lab12": 12}.get(name, len(SETS[name]))
+    assert len(tasks) == {"lab-memory": 8, "lab-reactive": 22, "lab12": 12, "lab30": 30}[name]
     assert spell_tasks(tasks) == name
     assert [spell(task).partition(":")[0] for task in tasks] == [text.partition(":")[0] for text in SETS[name]]
     assert len({str(task.action_space) for task in tasks}) == len({str(task.observation_space) for task in tasks}) == 1
@@ -88,7 +88,7 @@ def test_what_cannot_be_is_said_in_a_line(text, line):
 
 
 def test_every_member_has_a_scale_and_the_size_of_a_picture_does_not_change_it():
-    for task in make_tasks("lab12:height=32,width=48"):
+    for task in make_tasks("lab30:height=32,width=48"):
         known = known_scores(task)
         assert known is not None
         assert known.random < known.best

@@ -154,7 +154,7 @@ def _train_of(learner: type[Any]) -> type[Any]:
 
         task: tyro.conf.Positional[str] = "grid-numpad"
         """What to learn: a name from `gtrxl tasks`, arguments after a colon: grid-numpad:size=3,episode_steps=100; several with a
-        plus between them, or a set of them: lab-memory, lab-reactive, lab30; gym:ID, any Gymnasium task: gym:CartPole-v1;
+        plus between them, or a set of them: lab-memory, lab-reactive, lab12, lab30; gym:ID, any Gymnasium task: gym:CartPole-v1;
         jax:gymnax/ID or jax:navix/ID; your own class, package.module:Class; env:package.module.function for a Gymnasium task that
         a function makes."""
         steps: Frames = 3_000_000

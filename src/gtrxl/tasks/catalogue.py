@@ -186,6 +186,39 @@ _LEVELS = {
         in_rooms=1,
         episode_steps=1800,
     ),
+    "skymaze_irreversible_path_hard": _level(
+        "skymaze.irreversible:IrreversiblePath", "go down from platform to platform, where no step leads back up", sets=_LATER
+    ),
+    "skymaze_irreversible_path_varied": _level(
+        "skymaze.irreversible:IrreversiblePath",
+        "the same, from easy mazes to hard ones",
+        sets=_LATER,
+        least=0,
+        most=100,
+    ),
+    "lasertag_one_opponent_small": _level("lasertag.tag:LaserTag", "tag an opponent that shoots back, in a maze", sets=_LATER),
+    "lasertag_three_opponents_small": _level("lasertag.tag:LaserTag", "the same with three opponents", sets=_LATER, opponents=3),
+    "lasertag_one_opponent_large": _level("lasertag.tag:LaserTag", "one opponent in a larger maze", sets=_LATER, size=21),
+    "lasertag_three_opponents_large": _level(
+        "lasertag.tag:LaserTag", "three opponents in a larger maze", sets=_LATER, size=21, opponents=3
+    ),
+    "natlab_fixed_large_map": _level(
+        "natlab.forage:Forage",
+        "gather mushrooms in a large country that is always the same",
+        sets=_LATER,
+        side=36,
+        least=100,
+        most=100,
+        obstacles=100,
+        regrow=0,
+        fixed=1,
+    ),
+    "natlab_varying_map_regrowth": _level(
+        "natlab.forage:Forage", "gather mushrooms that grow again, in one of 100 countries", sets=_LATER
+    ),
+    "natlab_varying_map_randomized": _level(
+        "natlab.forage:Forage", "gather mushrooms in one of 100 countries", sets=_LATER, least=11, most=72, regrow=0
+    ),
 }
 """The first-person levels. The order within a set is this one, and a run's streams are shared out by it: keep it, and add levels
 at the end."""
@@ -201,9 +234,9 @@ ALIASES: Mapping[str, str] = types.MappingProxyType({entry.also: name for name, 
 ABOUT: Mapping[str, str] = types.MappingProxyType(
     {
         "lab-memory": "the paper's memory split of DMLab-30: the eight levels that need memory, re-created here",
-        "lab-reactive": "levels of its reactive split, re-created here",
+        "lab-reactive": "its reactive split: the other twenty-two",
         "lab12": "the memory split and four of the reactive one",
-        "lab30": "all levels of DMLab-30 that are re-created here",
+        "lab30": "all thirty levels of DMLab-30, re-created here",
     }
 )
 """The sets that have a name, and what each is."""

@@ -29,9 +29,10 @@ _DMLAB = """
     black grey pink fence
     in room near every all objects are any anything most
     red? green? blue? yellow? magenta? cyan? orange? white? purple? brown? black?
+    bot shooter gun shield mushroom rock cactus shrub
 """
-"""Of the language levels of DMLab-30: its shapes, with and without the line between two words, its colours, its sentences; and a
-fence of ours."""
+"""Of the language levels of DMLab-30: its shapes, with and without the line between two words, its colours, its sentences; and
+what else stands about in ours."""
 VOCABULARY: tuple[str, ...] = (*_OURS.split(), *_DMLAB.split())
 """The words that have a bucket of their own. New ones go to the end: those before them then stay where they are."""
 

@@ -13,7 +13,7 @@ from gtrxl.tasks.first_person.actions import LAB_ACTIONS
 from gtrxl.tasks.first_person.levels.rooms import keys_doors, puzzle
 from gtrxl.tasks.first_person.levels.rooms.keys_doors import KEY_COLOURS, KeysDoorsPuzzle
 from gtrxl.tasks.first_person.levels.rooms.puzzle import GOAL, KEY, LOCKED, ONE, OPEN, OTHER, SOLID
-from gtrxl.tasks.first_person.materials import PAINT
+from gtrxl.tasks.first_person.looks.materials import PAINT
 from gtrxl.tasks.first_person.parts.locks import NOTHING, Locks
 from gtrxl.tasks.first_person.rooms import facing
 from gtrxl.tasks.first_person.scene import COLOURS, FREE, GLASS, SHAPES, centre

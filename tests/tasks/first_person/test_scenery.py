@@ -6,9 +6,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from gtrxl.tasks.first_person import everyday, shapes
 from gtrxl.tasks.first_person.actions import Command
-from gtrxl.tasks.first_person.materials import PAINT
+from gtrxl.tasks.first_person.looks import everyday, shapes
+from gtrxl.tasks.first_person.looks.materials import PAINT
 from gtrxl.tasks.first_person.motion import walk
 from gtrxl.tasks.first_person.parts.carried import corner_square
 from gtrxl.tasks.first_person.render import render

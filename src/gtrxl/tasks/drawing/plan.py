@@ -1,6 +1,6 @@
 """A first-person world for people: seen from above, with what its agent cannot see, and its instruction in words.
 
-N words, T steps.
+N words, T steps, R rows and C columns of cells.
 """
 
 import math
@@ -11,7 +11,8 @@ from jaxtyping import Float, Int
 
 from gtrxl.tasks.drawing import canvas as c
 from gtrxl.tasks.drawing.canvas import Canvas
-from gtrxl.tasks.first_person.materials import DOOR_PAINT, PAINT
+from gtrxl.tasks.first_person.heights import NO_GROUND
+from gtrxl.tasks.first_person.looks.materials import DOOR_PAINT, PAINT
 from gtrxl.tasks.first_person.scene import COLOURS, DOOR, FREE, GLASS, PATTERNS, SHAPES, WALL_HEIGHT, Body, Objects, Scene
 from gtrxl.tasks.words import NO_WORD, PLACES
 
@@ -46,12 +47,13 @@ def draw_plan(
     def at(x: c.Number, y: c.Number) -> c.Point:
         return left + cell * x, top + cell * y
 
+    strength = _strengths(scene)
     for row in range(rows):
         for column in range(columns):
             number = int(wall[row, column])
             # Through glass one sees what is below, which may be nothing.
             below = number in (FREE, GLASS)
-            colour = _material(int(floor[row, column]), 0.25) if below else _material(number, 1.0)
+            colour = _material(int(floor[row, column]), strength[row, column]) if below else _material(number, 1.0)
             # A little larger than the cell: no lines show between cells.
             canvas.box(at(column + 0.5, row + 0.5), (cell + 0.5, cell + 0.5), fill=colour)
     if path is not None:
@@ -80,6 +82,16 @@ def _objects(canvas: Canvas, objects: Objects, at: Callable[[c.Number, c.Number]
             for turn in (1, -1):
                 (px, py), r = at(x, y), 0.6 * radius
                 canvas.line([(px - r, py - turn * r), (px + r, py + turn * r)], fill="#222222", line=1)
+
+
+def _strengths(scene: Scene) -> Float[np.ndarray, "R C"]:
+    """How strong the floor's colour is: the higher the stronger."""
+    if scene.ground is None:
+        return np.full(scene.wall.shape, 0.25)
+    ground = np.asarray(scene.ground)
+    there = ground > NO_GROUND
+    low, high = ground[there].min(), ground[there].max()
+    return np.where(there, 0.2 + 0.7 * (ground - low) / max(high - low, 1e-6), 0.0)
 
 
 def _ways(path: Float[np.ndarray, "T 2"]) -> list[Float[np.ndarray, "_ 2"]]:

@@ -16,6 +16,10 @@ from gtrxl.tasks.first_person.scene import EYES, Body
 
 FARTHEST = 64.0
 """Depth of the floor just below the horizon, where it would have none."""
+NOWHERE = 1e6
+"""Depth of what no ray meets."""
+SIDES = 0.82
+"""Light on walls that look east or west, so that corners are seen; the others have all of it."""
 
 
 class Camera(eqx.Module):
@@ -63,6 +67,11 @@ class Camera(eqx.Module):
 def dimmed(depth: Float[Array, "*n"]) -> Float[Array, "*n"]:
     """How much light comes from a depth."""
     return 1 / (1 + 0.06 * depth)
+
+
+def clear(covered: Float[Array, "*n"]) -> Float[Array, "*n"]:
+    """How much of a pattern is seen where a pixel covers so much of a cell: none when its details would only flicker."""
+    return jnp.clip(1.6 - 8 * covered, 0.0, 1.0)
 
 
 def pack(rgb: Float[Array, "*n 3"]) -> Int[Array, "*n"]:

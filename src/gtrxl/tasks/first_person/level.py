@@ -169,7 +169,7 @@ class Level(Task):
 
     def move(self, world: World, command: Command) -> Body:
         """Walks and looks for `REPEAT` frames."""
-        return walk(world.scene.wall, world.body, command, frames=REPEAT)
+        return walk(world.scene.wall, world.body, command, frames=REPEAT, ground=world.scene.ground)
 
     def observe(self, state: LevelState) -> dict[str, Array]:
         """What the agent is shown."""

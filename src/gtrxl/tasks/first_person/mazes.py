@@ -32,16 +32,32 @@ class Maze(eqx.Module):
     """Openings of rooms: where a door may stand."""
 
 
+class Rooms(NamedTuple):
+    """How many rooms a maze has, and how large they are."""
+
+    side: int
+    """There are so many squared."""
+    least: int
+    """Nodes along a room's side: n of them are 2 n - 1 cells."""
+    most: int
+
+    @classmethod
+    def usual(cls, size: int) -> "Rooms":
+        """For a maze of this size: rooms of 3 cells along a side, or also 5 where there are four."""
+        side = rooms_a_side(size)
+        return cls(side=side, least=2, most=3 if side == 2 else 2)
+
+
 def rooms_a_side(size: int) -> int:
     """There are so many rooms squared in a maze of this size: 4 in one of 11, 9 in one of 17."""
     nodes = size // 2
     return 1 if nodes < 4 else 2 if nodes < 7 else 3
 
 
-def carve(key: PRNGKeyArray, *, size: int, loops: float) -> Maze:
+def carve(key: PRNGKeyArray, *, size: int, loops: float, rooms: "Rooms | None" = None) -> Maze:
     """A maze. `loops` is the share of the places where a room could have one more opening that get it."""
     places_key, tree_key, loops_key = jax.random.split(key, 3)
-    room = _rooms(places_key, size=size)
+    room = _rooms(places_key, size=size, rooms=rooms or Rooms.usual(size))
     graph = _graph(size)
     one, other = room.ravel()[graph.one], room.ravel()[graph.other]
     inside = (one == other) & (one != NO_ROOM)
@@ -190,11 +206,10 @@ def _cells(
     return cells.at[graph.row, graph.column].set(ways)
 
 
-def _rooms(key: PRNGKeyArray, *, size: int) -> Int[Array, "V V"]:
+def _rooms(key: PRNGKeyArray, *, size: int, rooms: Rooms) -> Int[Array, "V V"]:
     """The room of each node. The nodes are cut into blocks, as equal as can be, and there is a room somewhere in each block."""
     rows_key, columns_key, sizes_key, offsets_key = jax.random.split(key, 4)
-    nodes, side = size // 2, rooms_a_side(size)
-    most = 3 if side == 2 else 2  # nodes, so 5 cells or 3
+    nodes, side = size // 2, rooms.side
 
     def blocks(key: PRNGKeyArray) -> tuple[Int[Array, " S"], Int[Array, " S"], Int[Array, " V"]]:
         lengths = nodes // side + (jax.random.permutation(key, side) < nodes % side).astype(jnp.int32)
@@ -206,7 +221,7 @@ def _rooms(key: PRNGKeyArray, *, size: int) -> Int[Array, "V V"]:
     for axis, (lengths, starts, block) in enumerate((blocks(rows_key), blocks(columns_key))):
         allowed = jnp.broadcast_to(lengths[:, None] if axis == 0 else lengths[None], (side, side))
         length_key, offset_key = jax.random.fold_in(sizes_key, axis), jax.random.fold_in(offsets_key, axis)
-        length = jax.random.randint(length_key, (side, side), 2, jnp.minimum(allowed, most) + 1)
+        length = jax.random.randint(length_key, (side, side), rooms.least, jnp.minimum(allowed, rooms.most) + 1)
         offset = jax.random.randint(offset_key, (side, side), 0, allowed - length + 1)
         inside.append((block, line - starts[block], offset, length))
     (down, row, top, height), (right, column, left, width) = inside

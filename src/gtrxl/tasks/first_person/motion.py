@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from gtrxl.tasks.first_person.actions import CELLS_PER_FRAME, HIGHEST, Command
+from gtrxl.tasks.first_person.heights import too_high
 from gtrxl.tasks.first_person.scene import FREE, RADIUS, Body, Objects
 
 FRAMES_AT_ONCE = int((1 - RADIUS) / CELLS_PER_FRAME)
@@ -16,10 +17,13 @@ GRAZE = 1e-4
 """How near to a wall a line of sight may not come: a line through the corner that two walls share is not free."""
 
 
-def walk(wall: Int[Array, "R C"], body: Body, command: Command, *, frames: int) -> Body:
+def walk(
+    wall: Int[Array, "R C"], body: Body, command: Command, *, frames: int, ground: Float[Array, "R C"] | None = None
+) -> Body:
     """Looks and moves for so many frames: a disc of `RADIUS` that slides along walls and round corners, and enters none.
 
-    Angles of a body are in radians. Nobody is faster than `CELLS_PER_FRAME`, whatever is pressed together.
+    Angles of a body are in radians. Nobody is faster than `CELLS_PER_FRAME`, whatever is pressed together. Where the floor has
+    heights (`ground`), cells that are too high to climb are like walls; off an edge one falls at once.
     """
     turn, tilt = jnp.deg2rad(command.look_right), jnp.deg2rad(command.look_up)
     highest = np.deg2rad(HIGHEST)
@@ -28,12 +32,15 @@ def walk(wall: Int[Array, "R C"], body: Body, command: Command, *, frames: int) 
     for begin in range(0, frames, FRAMES_AT_ONCE):
         solid, left, top = _surroundings(wall, x, y)
         for _ in range(min(FRAMES_AT_ONCE, frames - begin)):
+            barred = solid if ground is None else solid | too_high(ground, x, y, left, top)
             heading = heading + turn
             pitch = jnp.clip(pitch + tilt, -highest, highest)
             cos, sin = jnp.cos(heading), jnp.sin(heading)
             x = x + speed * (command.move * cos - command.strafe * sin)
             y = y + speed * (command.move * sin + command.strafe * cos)
-            x, y = _pushed_out(solid, left, top, x, y)
+            x, y = _pushed_out(barred, left, top, x, y)
+            if ground is not None:  # one lands clear of the edge: else the next frame might lead back up
+                x, y = _pushed_out(solid | too_high(ground, x, y, left, top), left, top, x, y)
     # Kept within one turn, so that a long episode loses no precision.
     heading = jnp.remainder(heading, 2 * np.pi)
     return Body(place=jnp.stack([x, y]), heading=heading, pitch=pitch)
@@ -46,12 +53,38 @@ def touching(body: Body, objects: Objects, *, reach: float = 0.0) -> Bool[Array,
     return objects.there & (jnp.sum(away**2, -1) < limit**2)
 
 
+def clear_of(body: Body, place: Float[Array, "N 2"], radius: Float[Array, " N"]) -> Body:
+    """The body moved out of round obstacles: off the one that it is deepest in, then off the next; a radius of 0 is none."""
+    at = body.place
+    for _ in range(2):
+        away = at[None, :] - place
+        distance = jnp.maximum(jnp.linalg.norm(away, axis=1), 1e-6)
+        inside = jnp.where(radius > 0, radius + RADIUS - distance, 0.0)
+        worst = jnp.argmax(inside)
+        at = at + jnp.maximum(inside[worst], 0.0) * away[worst] / distance[worst]
+    return Body(place=at, heading=body.heading, pitch=body.pitch)
+
+
 def sees(wall: Int[Array, "R C"], start: Float[Array, "2"], end: Float[Array, "2"]) -> Bool[Array, ""]:
     """Whether the straight line between two places is free of walls; one that only grazes a corner is not."""
-    along = end - start
-    # Where the line enters and leaves the strip of each row and of each column, as parts of its length.
+    begin, finish = _through_cells(wall.shape, start, end - start)
+    return ~jnp.any((wall != FREE) & (jnp.maximum(begin, 0.0) <= jnp.minimum(finish, 1.0)))
+
+
+def free_length(wall: Int[Array, "R C"], start: Float[Array, "2"], heading: Float[Array, ""]) -> Float[Array, ""]:
+    """How far a straight line goes before it comes to a wall."""
+    begin, finish = _through_cells(wall.shape, start, jnp.stack([jnp.cos(heading), jnp.sin(heading)]))
+    return jnp.min(jnp.where((wall != FREE) & (begin <= finish) & (finish > 0), jnp.maximum(begin, 0.0), jnp.inf))
+
+
+def _through_cells(
+    shape: tuple[int, ...], start: Float[Array, "2"], along: Float[Array, "2"]
+) -> tuple[Float[Array, "R C"], Float[Array, "R C"]]:
+    """Where a line enters and leaves each cell, as parts of `along`; it enters none later than it leaves it that it goes
+    through."""
+    # The strips of each row and of each column first.
     enter, leave = [], []
-    for axis, count in enumerate(wall.shape[::-1]):
+    for axis, count in enumerate(shape[::-1]):
         near = jnp.arange(count) - GRAZE - start[axis]
         far = jnp.arange(count) + 1 + GRAZE - start[axis]
         still = jnp.abs(along[axis]) < 1e-9
@@ -60,9 +93,7 @@ def sees(wall: Int[Array, "R C"], start: Float[Array, "2"], end: Float[Array, "2
         within = (near <= 0) & (far >= 0)
         enter.append(jnp.where(still, jnp.where(within, -jnp.inf, jnp.inf), first))
         leave.append(jnp.where(still, jnp.where(within, jnp.inf, -jnp.inf), last))
-    begin = jnp.maximum(jnp.maximum(enter[0][None, :], enter[1][:, None]), 0.0)
-    finish = jnp.minimum(jnp.minimum(leave[0][None, :], leave[1][:, None]), 1.0)
-    return ~jnp.any((wall != FREE) & (begin <= finish))
+    return jnp.maximum(enter[0][None, :], enter[1][:, None]), jnp.minimum(leave[0][None, :], leave[1][:, None])
 
 
 def _surroundings(

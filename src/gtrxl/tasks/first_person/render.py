@@ -15,21 +15,18 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, UInt8
 
-from gtrxl.tasks.first_person import materials, things
-from gtrxl.tasks.first_person.camera import Camera, dimmed, lit, pack
-from gtrxl.tasks.first_person.materials import CARPET, MEAN, RGB, TEXELS
+from gtrxl.tasks.first_person import heights, things
+from gtrxl.tasks.first_person.camera import NOWHERE, SIDES, Camera, clear, dimmed, lit, pack
+from gtrxl.tasks.first_person.looks import materials
+from gtrxl.tasks.first_person.looks.materials import CARPET, MEAN, RGB, TEXELS
 from gtrxl.tasks.first_person.scene import EYES, FREE, GLASS, WALL_HEIGHT, Body, Objects, Scene
 
 ENTRIES = materials.entries()
 PATTERNS = materials.patterns().reshape(-1)
 SHIFT = TEXELS.bit_length() - 1
 """TEXELS is a power of two: cells and texels of a place are bits of one number."""
-NOWHERE = 1e6
-"""Depth of what no ray meets."""
 WORD = 32
 """Cells whose walls one word tells."""
-SIDES = 0.82
-"""Light on walls that look east or west, so that corners are seen; the others have all of it."""
 FLOOR_LIGHT, FLOOR_CONTRAST = 0.62, 0.5
 """The floor is darker than the walls, and its pattern fainter."""
 
@@ -90,6 +87,8 @@ def render(scene: Scene, body: Body, *, height: int, width: int) -> UInt8[Array,
 
 def _paint(scene: Scene, body: Body, *, height: int, width: int) -> UInt8[Array, "H W 3"]:
     camera = Camera.of(body, height=height, width=width)
+    if scene.ground is not None:
+        return jax.lax.bitcast_convert_type(heights.paint(scene, camera), jnp.uint8)[..., :3]
     tables = _tables(scene, camera)
     picture = _with_objects(scene, camera, tables) if scene.objects.shape.shape[0] else _ground(tables, camera)
     return jax.lax.bitcast_convert_type(picture, jnp.uint8)[..., :3]
@@ -140,7 +139,7 @@ def facade(wall: Int[Array, "R C"], camera: Camera) -> Facade:
         depth=depth,
         entry=jnp.asarray(ENTRIES)[material],
         texel=jnp.clip((u * TEXELS).astype(jnp.int32), 0, TEXELS - 1),
-        clear=_clear(depth * camera.pixel / slant),
+        clear=clear(depth * camera.pixel / slant),
         light=jnp.where(sideways, SIDES, 1.0) * dimmed(depth),
     )
 
@@ -172,15 +171,10 @@ def _first(
     return jnp.min(jnp.where((met & 1 == 1) & (depth > 0), depth, NOWHERE), 0)
 
 
-def _clear(covered: Float[Array, "*n"]) -> Float[Array, "*n"]:
-    """How much of a pattern is seen where a pixel covers so much of a cell: none when its details would only flicker."""
-    return jnp.clip(1.6 - 8 * covered, 0.0, 1.0)
-
-
 def _tables(scene: Scene, camera: Camera) -> Tables:
     walls = facade(scene.wall, camera)
     floor_depth = camera.floor_depth()
-    floor_clear = FLOOR_CONTRAST * _clear(floor_depth**2 * camera.pixel / EYES)
+    floor_clear = FLOOR_CONTRAST * clear(floor_depth**2 * camera.pixel / EYES)
     floor_light = FLOOR_LIGHT * dimmed(floor_depth)
     # Paler towards the horizon.
     pale = (0.75 - 0.55 * jnp.clip(camera.slope, 0.0, 1.0))[:, None]

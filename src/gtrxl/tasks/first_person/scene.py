@@ -10,6 +10,8 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from gtrxl.tasks.first_person.looks.figures import FIGURES
+
 WALL_HEIGHT = 1.0
 EYES = 0.5
 """How high the eyes are."""
@@ -29,7 +31,8 @@ SHAPES = ("ball", "cube", "cone", "pillar", "ring", "cross", "diamond",
           "apple", "cake", "car", "cassette", "hat", "tv", "pad", "flag",
           "balloon", "banana", "bottle", "can", "chair", "cherries", "cow", "flower", "fork", "fridge", "guitar", "hair_brush",
           "hammer", "ice_lolly", "jug", "key", "knife", "ladder", "mug", "pencil", "pig", "pincer", "plant", "saxophone", "shoe",
-          "spoon", "suitcase", "tennis_racket", "tomato", "toothbrush", "tree", "wine_glass", "zebra", "fence")  # fmt: skip
+          "spoon", "suitcase", "tennis_racket", "tomato", "toothbrush", "tree", "wine_glass", "zebra", "fence",
+          *FIGURES)  # fmt: skip
 """What objects look like, by number; all can be told apart at a distance of some cells. A pad lies flat on the floor."""
 
 
@@ -87,6 +90,8 @@ class Scene(eqx.Module):
     sky: Int[Array, "*s"]
     """The colour of the sky, one of COLOURS by number."""
     objects: Objects
+    ground: Float[Array, "*s R C"] | None = None
+    """How high the floor of each cell is (heights.py); None where all of it is at 0."""
 
 
 class Body(eqx.Module):

@@ -7,15 +7,17 @@ pixel shows is a shift by its row of the word of its column, and no pixel looks 
 the farthest first.
 """
 
+from collections.abc import Callable
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from gtrxl.tasks.first_person import shapes
 from gtrxl.tasks.first_person.camera import Camera, dimmed, pack
-from gtrxl.tasks.first_person.materials import RGB, TEXELS
+from gtrxl.tasks.first_person.looks import shapes
+from gtrxl.tasks.first_person.looks.materials import RGB, TEXELS
 from gtrxl.tasks.first_person.scene import EYES, SHAPES, WALL_HEIGHT, Objects
 
 NEAREST = 0.1
@@ -37,6 +39,8 @@ class Drawn(eqx.Module):
     """The row of the drawing; TEXELS, which no word reaches, above and below it."""
     front: Bool[Array, "N W"]
     """Before the wall."""
+    deep: Float[Array, " N"]
+    """How deep each is."""
     inks: Int[Array, "N 4"]
     """Packed colours."""
     order: Int[Array, " N"]
@@ -81,6 +85,7 @@ def prepared(objects: Objects, camera: Camera, depth: Float[Array, " W"]) -> Dra
         high=high,
         bit=jnp.where((v >= 0) & (v < 1), (v * TEXELS).astype(jnp.int32), TEXELS),
         front=front,
+        deep=deep,
         inks=colours(objects, deep),
         order=jnp.argmax(rank[None, :] == number[:, None], 1).astype(jnp.int32),
         count=jnp.sum(seen),
@@ -89,7 +94,17 @@ def prepared(objects: Objects, camera: Camera, depth: Float[Array, " W"]) -> Dra
 
 def draw(picture: Int[Array, "H W"], drawn: Drawn, sky: Bool[Array, "H W"]) -> Int[Array, "H W"]:
     """The picture with the upright objects in it: before the walls, and in the sky above them."""
+    return _one_by_one(picture, drawn, lambda number: drawn.front[number][None, :] | sky)
 
+
+def draw_among(picture: Int[Array, "H W"], drawn: Drawn, depth: Float[Array, "H W"]) -> Int[Array, "H W"]:
+    """The picture with the upright objects in it, where nothing that a pixel shows is nearer."""
+    return _one_by_one(picture, drawn, lambda number: drawn.deep[number] < depth)
+
+
+def _one_by_one(
+    picture: Int[Array, "H W"], drawn: Drawn, before: Callable[[Int[Array, ""]], Bool[Array, "H W"]]
+) -> Int[Array, "H W"]:
     def one(step: Int[Array, ""], picture: Int[Array, "H W"]) -> Int[Array, "H W"]:
         number = drawn.order[step]
         row = jnp.broadcast_to(drawn.bit[number][:, None], picture.shape)
@@ -97,7 +112,7 @@ def draw(picture: Int[Array, "H W"], drawn: Drawn, sky: Bool[Array, "H W"]) -> I
             jax.lax.shift_right_logical(jnp.broadcast_to(word[number][None, :], picture.shape), row) & 1
             for word in (drawn.low, drawn.high)
         )
-        shown = (low | high == 1) & (drawn.front[number][None, :] | sky)
+        shown = (low | high == 1) & before(number)
         dark, middle, light = (drawn.inks[number, ink] for ink in (shapes.DARK, shapes.MIDDLE, shapes.LIGHT))
         return jnp.where(shown, jnp.where(high == 0, dark, jnp.where(low == 0, middle, light)), picture)
 

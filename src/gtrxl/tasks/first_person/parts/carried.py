@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int, UInt8
 
-from gtrxl.tasks.first_person.materials import RGB
+from gtrxl.tasks.first_person.looks.materials import RGB
 
 SIDE, FROM_CORNER = 48 / 640, 12 / 640
 """Of the square, and how far it is from the edges, in widths of the picture."""

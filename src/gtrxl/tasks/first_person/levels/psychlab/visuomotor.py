@@ -17,7 +17,7 @@ from gtrxl.tasks.errors import in_range
 from gtrxl.tasks.first_person.actions import LAB_ACTIONS, MAPPING_ACTIONS, Command
 from gtrxl.tasks.first_person.level import LevelState, Verdict, World, seconds
 from gtrxl.tasks.first_person.levels.psychlab.screen import GREEN, RED, Pixels, ScreenLevel, gaze_of, painted
-from gtrxl.tasks.first_person.materials import PAINT
+from gtrxl.tasks.first_person.looks.materials import PAINT
 from gtrxl.tasks.first_person.rooms import choose
 from gtrxl.tasks.first_person.scene import BRIGHT, COLOURS
 from gtrxl.tasks.players.steering import Shadow

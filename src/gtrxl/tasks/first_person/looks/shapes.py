@@ -6,8 +6,8 @@ S shapes, drawn on sheets of T x T texels.
 import numpy as np
 from jaxtyping import Float, Int, UInt8
 
-from gtrxl.tasks.first_person import everyday
-from gtrxl.tasks.first_person.materials import TEXELS
+from gtrxl.tasks.first_person.looks import everyday, figures
+from gtrxl.tasks.first_person.looks.materials import TEXELS
 from gtrxl.tasks.first_person.scene import SHAPES
 
 NOTHING, DARK, MIDDLE, LIGHT = 0, 1, 2, 3
@@ -76,6 +76,7 @@ def drawings() -> UInt8[np.ndarray, "S T T"]:
     ink("fence", ((np.abs(v - 0.2) < 0.05) | (np.abs(v - 0.72) < 0.05), DARK))
     for name, sheet in everyday.sheets().items():
         sheets[SHAPES.index(name)] = sheet
+    figures.draw(ink, u, v)
     return np.stack(sheets)
 
 
@@ -94,6 +95,7 @@ def inks() -> Float[np.ndarray, "S 4 4"]:
         "flag": {DARK: (0.0, 96, 84, 72)},
         "hat": {DARK: (0.2, 24, 24, 28)},
         **everyday.OWN_INKS,
+        **figures.INKS,
     }
     found = np.stack([usual] * len(SHAPES))
     for name, own in special.items():

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 from jaxtyping import Bool
 
-from gtrxl.tasks.first_person.materials import TEXELS
+from gtrxl.tasks.first_person.looks.materials import TEXELS
 
 DARK, MIDDLE, LIGHT = 1, 2, 3
 """As in `shapes`, which imports this file."""

@@ -1,0 +1,1 @@
+"""Levels with opponents that shoot."""

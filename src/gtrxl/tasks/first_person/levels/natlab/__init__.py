@@ -1,0 +1,1 @@
+"""Levels in open country."""

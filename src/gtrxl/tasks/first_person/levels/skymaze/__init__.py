@@ -1,0 +1,1 @@
+"""Levels of platforms in the sky."""

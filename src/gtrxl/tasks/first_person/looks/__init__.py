@@ -1,0 +1,1 @@
+"""What walls, floors and objects look like."""
