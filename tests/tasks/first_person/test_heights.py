@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gtrxl.tasks.first_person.actions import LAB_ACTIONS, command_of, native
-from gtrxl.tasks.first_person.heights import CLIMB, NEVER, NO_GROUND, ground_at, ways_down
+from gtrxl.tasks.first_person.land.heights import CLIMB, NEVER, NO_GROUND, ground_at, ways_down
 from gtrxl.tasks.first_person.materials import PAINT
 from gtrxl.tasks.first_person.motion import walk
 from gtrxl.tasks.first_person.render import render

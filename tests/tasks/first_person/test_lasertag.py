@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 from gtrxl.tasks.errors import TaskError
-from gtrxl.tasks.first_person import bots
 from gtrxl.tasks.first_person.actions import LAB_ACTIONS
-from gtrxl.tasks.first_person.fighters import (
+from gtrxl.tasks.first_person.level import LevelState
+from gtrxl.tasks.first_person.levels.lasertag.tag import ARMOUR, MEDICINE, LaserTag
+from gtrxl.tasks.first_person.opponents import bots
+from gtrxl.tasks.first_person.opponents.fighters import (
     BACK,
     FORCED,
     HEALTH,
@@ -25,8 +27,6 @@ from gtrxl.tasks.first_person.fighters import (
     exchange,
     start_anew,
 )
-from gtrxl.tasks.first_person.level import LevelState
-from gtrxl.tasks.first_person.levels.lasertag.tag import ARMOUR, MEDICINE, LaserTag
 from gtrxl.tasks.first_person.returning import NEVER, Returning
 from gtrxl.tasks.first_person.scene import FREE
 from tests.tasks.first_person.playing import blind, moved, one_step, start

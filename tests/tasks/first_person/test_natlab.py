@@ -10,13 +10,13 @@ import pytest
 
 from gtrxl.tasks.errors import TaskError
 from gtrxl.tasks.first_person.actions import LAB_ACTIONS
-from gtrxl.tasks.first_person.daylight import TIMES, lit_at
-from gtrxl.tasks.first_person.heights import CLIMB, NEVER, ways_down
+from gtrxl.tasks.first_person.land.heights import CLIMB, NEVER, ways_down
+from gtrxl.tasks.first_person.land.terrain import RIM, country, hills
 from gtrxl.tasks.first_person.level import LevelState
 from gtrxl.tasks.first_person.levels.natlab.forage import MAPS, REGROWTH, Forage
+from gtrxl.tasks.first_person.looks.daylight import TIMES, lit_at
 from gtrxl.tasks.first_person.motion import clear_of
 from gtrxl.tasks.first_person.scene import RADIUS, Body
-from gtrxl.tasks.first_person.terrain import RIM, country, hills
 from tests.tasks.first_person.playing import blind, built, moved, one_step, start
 
 FORWARD, RIGHT = (jnp.int32(list(LAB_ACTIONS).index(name)) for name in ("forward", "large look right"))

@@ -7,7 +7,7 @@ import pytest
 
 from gtrxl.tasks.errors import TaskError
 from gtrxl.tasks.first_person.actions import LAB_ACTIONS
-from gtrxl.tasks.first_person.heights import NEVER, NO_GROUND, ways_down
+from gtrxl.tasks.first_person.land.heights import NEVER, NO_GROUND, ways_down
 from gtrxl.tasks.first_person.levels.skymaze.irreversible import STEP, IrreversiblePath
 from gtrxl.tasks.first_person.levels.skymaze.platforms import HIGHEST, LOWEST, START, sizes
 from tests.tasks.first_person.playing import blind, built, moved, played, same_alone_and_in_a_batch, start

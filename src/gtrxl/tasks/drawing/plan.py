@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 
 from gtrxl.tasks.drawing import canvas as c
 from gtrxl.tasks.drawing.canvas import Canvas
-from gtrxl.tasks.first_person.heights import NO_GROUND
+from gtrxl.tasks.first_person.land.heights import NO_GROUND
 from gtrxl.tasks.first_person.materials import DOOR_PAINT, PAINT
 from gtrxl.tasks.first_person.scene import COLOURS, DOOR, FREE, PATTERNS, SHAPES, WALL_HEIGHT, Body, Objects, Scene
 from gtrxl.tasks.words import BUCKETS, NO_WORD, buckets_of

@@ -185,7 +185,7 @@ class Level(Task):
         return self.overlay(world, render(world.scene, world.body, height=height, width=width))
 
     def overlay(self, world: World, picture: UInt8[Array, "H W 3"]) -> UInt8[Array, "H W 3"]:
-        """The picture with what the level paints over it (overlay.py); usually nothing."""
+        """The picture with what the level paints over it (looks/overlay.py); usually nothing."""
         return picture
 
     def view(self, state: LevelState, *, height: int, width: int) -> UInt8[np.ndarray, "H W 3"]:

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from gtrxl.tasks.first_person.actions import CELLS_PER_FRAME, HIGHEST, Command
-from gtrxl.tasks.first_person.heights import too_high
+from gtrxl.tasks.first_person.land.heights import too_high
 from gtrxl.tasks.first_person.scene import FREE, RADIUS, Body, Objects
 
 FRAMES_AT_ONCE = int((1 - RADIUS) / CELLS_PER_FRAME)

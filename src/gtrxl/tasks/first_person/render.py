@@ -15,8 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, UInt8
 
-from gtrxl.tasks.first_person import heights, materials, things
+from gtrxl.tasks.first_person import materials, things
 from gtrxl.tasks.first_person.camera import NOWHERE, SIDES, Camera, clear, dimmed, lit, pack
+from gtrxl.tasks.first_person.land import heights
 from gtrxl.tasks.first_person.materials import MEAN, RGB, TEXELS
 from gtrxl.tasks.first_person.scene import EYES, FREE, WALL_HEIGHT, Body, Objects, Scene
 

@@ -10,7 +10,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from gtrxl.tasks.first_person.figures import FIGURES
+from gtrxl.tasks.first_person.looks.figures import FIGURES
 
 WALL_HEIGHT = 1.0
 EYES = 0.5
@@ -77,7 +77,7 @@ class Scene(eqx.Module):
     """The colour of the sky, one of COLOURS by number."""
     objects: Objects
     ground: Float[Array, "*s R C"] | None = None
-    """How high the floor of each cell is (heights.py); None where all of it is at 0."""
+    """How high the floor of each cell is (land/heights.py); None where all of it is at 0."""
 
 
 class Body(eqx.Module):

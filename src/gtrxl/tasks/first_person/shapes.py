@@ -6,7 +6,7 @@ S shapes, drawn on sheets of T x T texels.
 import numpy as np
 from jaxtyping import Float, Int, UInt8
 
-from gtrxl.tasks.first_person import figures
+from gtrxl.tasks.first_person.looks import figures
 from gtrxl.tasks.first_person.materials import TEXELS
 from gtrxl.tasks.first_person.scene import SHAPES
 

@@ -12,12 +12,23 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt8
 
 from gtrxl.tasks.errors import TaskError, in_range
-from gtrxl.tasks.first_person import bots, overlay
 from gtrxl.tasks.first_person.actions import LAB_ACTIONS, Command
-from gtrxl.tasks.first_person.fighters import FULL, HEALTH, LIGHTNING, MELEE, RAIL, SHOTS, Fighters, exchange, start_anew
 from gtrxl.tasks.first_person.level import Level, LevelState, Verdict, World, seconds, silence
+from gtrxl.tasks.first_person.looks import overlay
 from gtrxl.tasks.first_person.mazes import Rooms, carve, paint, pick
 from gtrxl.tasks.first_person.motion import sees
+from gtrxl.tasks.first_person.opponents import bots
+from gtrxl.tasks.first_person.opponents.fighters import (
+    FULL,
+    HEALTH,
+    LIGHTNING,
+    MELEE,
+    RAIL,
+    SHOTS,
+    Fighters,
+    exchange,
+    start_anew,
+)
 from gtrxl.tasks.first_person.returning import Returning
 from gtrxl.tasks.first_person.rooms import choose, standing
 from gtrxl.tasks.first_person.scene import COLOURS, RADIUS, SHAPES, Body, Scene, centre

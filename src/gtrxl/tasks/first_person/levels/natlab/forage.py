@@ -13,15 +13,15 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt8
 
 from gtrxl.tasks.errors import TaskError, in_range
 from gtrxl.tasks.first_person.actions import LAB_ACTIONS, Command
-from gtrxl.tasks.first_person.daylight import TIMES, lit_at, sky_at
-from gtrxl.tasks.first_person.heights import ground_at
+from gtrxl.tasks.first_person.land.heights import ground_at
+from gtrxl.tasks.first_person.land.terrain import RIM, bands, country, hills
 from gtrxl.tasks.first_person.level import Level, LevelState, Verdict, World, seconds, silence
+from gtrxl.tasks.first_person.looks.daylight import TIMES, lit_at, sky_at
 from gtrxl.tasks.first_person.mazes import pick
 from gtrxl.tasks.first_person.motion import clear_of, touching
 from gtrxl.tasks.first_person.returning import NEVER, Returning
 from gtrxl.tasks.first_person.rooms import any_heading, facing, standing
 from gtrxl.tasks.first_person.scene import COLOURS, FREE, PATTERNS, RADIUS, SHAPES, Body, Scene, centre, wall_material
-from gtrxl.tasks.first_person.terrain import RIM, bands, country, hills
 from gtrxl.tasks.players.steering import LOOK_ROUND, MARGIN, STRIDE, Discs, Shadow, in_view, steer
 
 MAPS = 100

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from gtrxl.tasks.errors import TaskError, in_range
 from gtrxl.tasks.first_person.actions import LAB_ACTIONS, Command
-from gtrxl.tasks.first_person.heights import NEVER, NO_GROUND, ways_down
+from gtrxl.tasks.first_person.land.heights import NEVER, NO_GROUND, ways_down
 from gtrxl.tasks.first_person.level import Level, LevelState, Verdict, World, seconds, silence
 from gtrxl.tasks.first_person.levels.skymaze.platforms import HIGHEST, cell_of_platform, cells, lay
 from gtrxl.tasks.first_person.motion import touching

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int, UInt8
 
-from gtrxl.tasks.first_person.overlay import tinted
+from gtrxl.tasks.first_person.looks.overlay import tinted
 from gtrxl.tasks.first_person.scene import COLOURS
 
 TIMES = ("dawn", "day", "night")

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from gtrxl.tasks.first_person.heights import CLIMB
+from gtrxl.tasks.first_person.land.heights import CLIMB
 
 RIM = 2
 """Cells of the ring of cliffs."""

@@ -14,9 +14,9 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from gtrxl.tasks.first_person.actions import REPEAT, STEPS_A_SECOND, Command
-from gtrxl.tasks.first_person.fighters import Fighters
 from gtrxl.tasks.first_person.mazes import distances
 from gtrxl.tasks.first_person.motion import sees, walk
+from gtrxl.tasks.first_person.opponents.fighters import Fighters
 from gtrxl.tasks.first_person.scene import Body, cell_of, centre
 
 VIEW = np.deg2rad(60.0)

@@ -1,0 +1,1 @@
+"""Ground of different heights, and open country."""

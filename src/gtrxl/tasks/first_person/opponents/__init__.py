@@ -1,0 +1,1 @@
+"""Those who fight, and how they play by themselves."""
