@@ -113,10 +113,9 @@ def test_every_pixel_shows_what_its_ray_meets_first():
     assert wrong <= 0.004 * WORLDS * HEIGHT * WIDTH, wrong
 
 
-def steps(ground, begin, heading: float, *, count: int = 30) -> np.ndarray:
+@jax.jit
+def steps(ground: jax.Array, begin: jax.Array, heading: jax.Array) -> jax.Array:
     """Where forward leads, step by step."""
-    ground = jnp.asarray(ground, jnp.float32)
-    body = Body(place=jnp.asarray(begin, jnp.float32), heading=jnp.float32(heading), pitch=jnp.float32(0))
     forward = command_of(jnp.asarray(native(LAB_ACTIONS))[NAMES.index("forward")])
     wall = jnp.zeros(ground.shape, jnp.int32)
 
@@ -124,18 +123,18 @@ def steps(ground, begin, heading: float, *, count: int = 30) -> np.ndarray:
         body = walk(wall, body, forward, frames=4, ground=ground)
         return body, body.place
 
-    return np.asarray(jax.lax.scan(one, body, None, length=count)[1])
+    return jax.lax.scan(one, Body(place=begin, heading=heading, pitch=jnp.float32(0)), None, length=30)[1]
 
 
 @pytest.mark.parametrize(("step", "passes"), [(CLIMB - 0.01, True), (CLIMB + 0.01, False), (-3.0, True), (NO_GROUND, False)])
 def test_a_low_step_is_climbed_a_high_one_is_not_and_down_one_falls(step, passes):
-    ground = np.zeros((5, 8))
+    ground = np.zeros((5, 8), np.float32)
     ground[:, 4:] = step
-    end = steps(ground, (2.5, 2.5), 0.0)[-1]
+    end = np.asarray(steps(ground, np.float32([2.5, 2.5]), np.float32(0)))[-1]
     assert end[0] == pytest.approx(6.8 if passes else 3.8, abs=1e-3)
     assert end[1] == pytest.approx(2.5, abs=1e-3)
     if step == -3.0:
-        assert steps(ground, end, np.pi)[-1, 0] == pytest.approx(4.2, abs=1e-3), "and back it is a wall"
+        assert float(steps(ground, end, np.float32(np.pi))[-1, 0]) == pytest.approx(4.2, abs=1e-3), "and back it is a wall"
 
 
 def test_nobody_gains_height_or_loses_the_ground_whatever_is_done():

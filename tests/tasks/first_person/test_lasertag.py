@@ -29,13 +29,17 @@ from gtrxl.tasks.first_person.opponents.fighters import (
 )
 from gtrxl.tasks.first_person.returning import NEVER, Returning
 from gtrxl.tasks.first_person.scene import FREE
-from tests.tasks.first_person.playing import blind, moved, one_step, start
+from tests.tasks.first_person.playing import blind, moved, one_step, plain, start
 
 FIRE, FORWARD, RIGHT = (jnp.int32(list(LAB_ACTIONS).index(name)) for name in ("fire", "forward", "large look right"))
 ONE = blind(LaserTag, size=9, opponents=1, height=8, width=16)
 HALL = np.pad(np.zeros((5, 14), np.int32), 1, constant_values=1)
 """One room; a wall that is as wide as the room but for one cell is put into it where it is wanted."""
 shoot = jax.jit(lambda fighters, trigger: exchange(jax.random.key(0), jnp.asarray(HALL), fighters, trigger))
+
+
+def step(state: LevelState, action: jax.Array) -> tuple[LevelState, jax.Array]:
+    return one_step(ONE, plain(state), action)
 
 
 def three(*places: tuple[float, float], gun: int = RAPID) -> Fighters:
@@ -221,14 +225,14 @@ def begun() -> LevelState:
 
 def test_a_tag_pays_one_and_the_opponent_is_gone_for_a_while(begun):
     state = against(begun, health=60.0)
-    missed, reward = one_step(ONE, state, FORWARD)
+    missed, reward = step(state, FORWARD)
     assert float(reward) == 0
-    after, reward = one_step(ONE, state, FIRE)
+    after, reward = step(state, FIRE)
     assert float(reward) == 1
     assert not after.world.scene.objects.there[0]
     for _ in range(BACK):
         assert not after.world.own.fighters.up[1]
-        after, reward = one_step(ONE, after, FIRE)
+        after, reward = step(after, FIRE)
         assert float(reward) == 0
     assert after.world.own.fighters.up[1]
     assert after.world.scene.objects.there[0]
@@ -239,15 +243,15 @@ def test_a_tag_pays_one_and_the_opponent_is_gone_for_a_while(begun):
 def test_ones_own_rocket_costs_one_and_being_tagged_nothing(begun):
     state = against(begun, health=100.0, gun=ROCKET)
     weak = eqx.tree_at(lambda of: of.world.own.fighters.health, state, jnp.array([20.0, 500.0]))
-    after, reward = one_step(ONE, weak, FIRE)
+    after, reward = step(weak, FIRE)
     assert float(reward) == -1
     place = after.world.body.place
     for _ in range(3):
-        after, reward = one_step(ONE, after, FORWARD)
+        after, reward = step(after, FORWARD)
         assert float(reward) == 0
         np.testing.assert_array_equal(after.world.body.place, place)
     down = eqx.tree_at(lambda of: of.world.own.fighters.down, begun, jnp.array([5, 0], jnp.int32))
-    turned, reward = one_step(ONE, down, RIGHT)
+    turned, reward = step(down, RIGHT)
     assert float(reward) == 0
     assert float(turned.world.body.heading) == float(begun.world.body.heading), "who is down does not look round"
 
@@ -263,7 +267,7 @@ def test_things_help_and_come_back(begun, item, seconds):
         moved(begun, begun.world.scene.objects.place[1]),
         (jnp.full_like(own.item, item), Returning.all_there(period), jnp.array([30.0, 100.0])),
     )
-    after, _ = one_step(ONE, state, RIGHT)
+    after, _ = step(state, RIGHT)
     fighters = after.world.own.fighters
     assert float(fighters.health[0]) == (80 if item == MEDICINE else 30)
     assert float(fighters.armour[0]) == (50 if item == ARMOUR else 0)
@@ -272,7 +276,7 @@ def test_things_help_and_come_back(begun, item, seconds):
     assert int(after.world.own.returning.left[0]) == seconds * 15
     whole = eqx.tree_at(lambda of: of.world.own.fighters.health, state, jnp.array([100.0, 100.0]))
     if item == MEDICINE:
-        assert one_step(ONE, whole, RIGHT)[0].world.scene.objects.there[1], "nobody takes what does not help"
+        assert step(whole, RIGHT)[0].world.scene.objects.there[1], "nobody takes what does not help"
 
 
 def test_times_and_numbers_of_things_are_those_of_the_rules():

@@ -17,11 +17,15 @@ from gtrxl.tasks.first_person.levels.natlab.forage import MAPS, REGROWTH, Forage
 from gtrxl.tasks.first_person.looks.daylight import TIMES, lit_at
 from gtrxl.tasks.first_person.motion import clear_of
 from gtrxl.tasks.first_person.scene import RADIUS, Body
-from tests.tasks.first_person.playing import blind, built, moved, one_step, start
+from tests.tasks.first_person.playing import blind, built, moved, one_step, plain, start
 
 FORWARD, RIGHT = (jnp.int32(list(LAB_ACTIONS).index(name)) for name in ("forward", "large look right"))
 AGAIN = blind(Forage, side=12, least=3, most=9, obstacles=12, height=8, width=16)
 ONCE = blind(Forage, side=12, least=3, most=9, obstacles=12, regrow=0, fixed=1, height=8, width=16)
+
+
+def step(state: LevelState, action: jax.Array) -> tuple[LevelState, jax.Array]:
+    return one_step(AGAIN, plain(state), action)
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +51,7 @@ def test_a_mushroom_pays_one_and_grows_again_in_its_own_time():
     state = start(AGAIN, jax.random.key(0))
     first = int(mushrooms(state)[0])
     period = int(state.world.own.returning.period[first])
-    state, reward = one_step(AGAIN, moved(state, state.world.scene.objects.place[first]), RIGHT)
+    state, reward = step(moved(state, state.world.scene.objects.place[first]), RIGHT)
     assert float(reward) == 1
     assert not state.world.scene.objects.there[first]
     state = away(state)
@@ -57,14 +61,14 @@ def test_a_mushroom_pays_one_and_grows_again_in_its_own_time():
         state,
         state.world.own.returning.left - jnp.where(jnp.arange(21) == first, period - 2, 0),
     )
-    nearly, reward = one_step(AGAIN, nearly, RIGHT)
+    nearly, reward = step(nearly, RIGHT)
     assert not nearly.world.scene.objects.there[first]
     assert float(reward) == 0
-    back, reward = one_step(AGAIN, nearly, RIGHT)
+    back, reward = step(nearly, RIGHT)
     assert back.world.scene.objects.there[first]
     assert float(reward) == 0
     assert int(np.asarray(back.world.scene.objects.there).sum()) == before + 1
-    _, reward = one_step(AGAIN, moved(back, back.world.scene.objects.place[first]), RIGHT)
+    _, reward = step(moved(back, back.world.scene.objects.place[first]), RIGHT)
     assert float(reward) == 1, "it can be taken again"
 
 
@@ -74,7 +78,7 @@ def test_one_that_stands_where_it_was_taken_gets_nothing_more():
     state = moved(state, state.world.scene.objects.place[first])
     rewards = []
     for _ in range(4):
-        state, reward = one_step(AGAIN, state, RIGHT)
+        state, reward = step(state, RIGHT)
         rewards.append(float(reward))
     assert rewards == [1, 0, 0, 0]
 
@@ -150,11 +154,11 @@ def test_hills_can_be_walked_and_cliffs_cannot():
 
 def test_nobody_walks_into_an_obstacle():
     place, radius = jnp.array([[3.0, 3.0], [4.2, 3.0], [9.0, 9.0]]), jnp.array([0.4, 0.4, 0.0])
-    step = jax.jit(lambda at: clear_of(Body(place=at, heading=jnp.float32(0), pitch=jnp.float32(0)), place, radius).place)
+    push = jax.jit(lambda at: clear_of(Body(place=at, heading=jnp.float32(0), pitch=jnp.float32(0)), place, radius).place)
     for begin in ((2.5, 3.0), (3.1, 3.1), (3.6, 2.9), (4.0, 3.3)):
-        end = np.asarray(step(jnp.array(begin)))
+        end = np.asarray(push(jnp.array(begin)))
         assert np.linalg.norm(np.asarray(place[:2]) - end, axis=1).min() >= 0.6 - 1e-2
-    np.testing.assert_allclose(step(jnp.array([9.0, 9.1])), [9.0, 9.1], atol=1e-6, err_msg="a mushroom is no obstacle")
+    np.testing.assert_allclose(push(jnp.array([9.0, 9.1])), [9.0, 9.1], atol=1e-6, err_msg="a mushroom is no obstacle")
     state = start(AGAIN, jax.random.key(0))
     rock = int(np.flatnonzero(np.asarray(state.world.own.radius) > 0)[0])
     at = state.world.scene.objects.place[rock]
@@ -162,7 +166,7 @@ def test_nobody_walks_into_an_obstacle():
     state = eqx.tree_at(lambda of: of.world.body, state, dataclasses.replace(state.world.body, heading=jnp.float32(0)))
     nearest = []
     for _ in range(8):
-        state, _ = one_step(AGAIN, state, FORWARD)
+        state, _ = step(state, FORWARD)
         nearest.append(float(jnp.linalg.norm(state.world.body.place - at)))
     assert min(nearest) == pytest.approx(float(state.world.own.radius[rock]) + RADIUS, abs=1e-3)
 
