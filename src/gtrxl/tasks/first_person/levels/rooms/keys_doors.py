@@ -9,7 +9,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray, UInt8
+from jaxtyping import Array, Int, PRNGKeyArray, UInt8
 
 from gtrxl.tasks.first_person.actions import Command
 from gtrxl.tasks.first_person.level import Level, LevelState, Verdict, World, seconds, silence
@@ -20,7 +20,7 @@ from gtrxl.tasks.first_person.parts.carried import corner_square
 from gtrxl.tasks.first_person.parts.locks import NOTHING, Locks
 from gtrxl.tasks.first_person.rooms import any_heading, facing, standing
 from gtrxl.tasks.first_person.scene import COLOURS, FREE, GLASS, SHAPES, Objects, Scene, carpet, cell_of, centre
-from gtrxl.tasks.players.steering import LOOK_ROUND, Shadow, steer
+from gtrxl.tasks.players.steering import LOOK_ROUND, Discs, Shadow, steer
 
 KEY_COLOURS = np.array([COLOURS.index(name) for name in ("red", "green", "blue", "white", "black")], np.int32)
 """Of keys and doors, as the puzzle numbers them."""
@@ -30,6 +30,8 @@ ROWS, COLUMNS = SIDE * (DEEP + 1) + 1, SIDE * (WIDE + 1) + 1
 KEY_REWARD, DOOR_REWARD, GOAL_REWARD = 1.0, 1.0, 50.0
 PLACES = ROOMS * 2
 """Things that can be taken come first among the objects, two for each room; then the fences."""
+CLEAR = 0.98
+"""How far a player stays from the middle of a door that its key is not meant for: the cell before it is 1 away."""
 ALL_ROUND = 15
 """Steps in which a player that looks round has seen everything."""
 
@@ -197,8 +199,11 @@ class KeysDoorsPlayer(Shadow):
             jnp.zeros_like(free).at[row, column].max(goal),
         )
         others = jnp.zeros_like(free).at[row, column].max(things) & ~targets
+        # Other doors that the key would open are passed at a distance: one who brushes against them has wasted it.
+        fits = own.locks.shut & (own.locks.colour == own.carried) & (jnp.arange(len(_DOOR_CELLS)) != door)
+        others_fit = Discs(wall=world.scene.wall, place=centre(own.locks.cell), clear=jnp.where(fits, CLEAR, 0.0))
         away = distances((free & ~others) | targets, targets, straight=5, diagonal=7)
-        go = steer(world.body, _next(away, world.body.place))
+        go = steer(world.body, centre(_next(away, here)), around=others_fit)
         return jnp.where(memory.steps < ALL_ROUND, LOOK_ROUND, go)
 
     def learn(self, memory: Looked, before: LevelState, action: Int[Array, ""], after: LevelState) -> Looked:
@@ -210,11 +215,10 @@ _SHIFTS = np.array([(0, 1), (1, 0), (0, -1), (-1, 0), (1, 1), (1, -1), (-1, 1), 
 _COSTS = np.array([5] * 4 + [7] * 4)
 
 
-def _next(away: Int[Array, "R C"], place: Float[Array, "2"]) -> Float[Array, "2"]:
-    """The middle of the next cell on the shortest way by these distances; across a corner only where both sides are free."""
-    cell = cell_of(place)
+def _next(away: Int[Array, "R C"], cell: Int[Array, "2"]) -> Int[Array, "2"]:
+    """The next cell on the shortest way by these distances; across a corner only where both sides are free."""
     near = cell[None] + jnp.asarray(_SHIFTS)
     beside = (away[near[:, 0], cell[1]] < UNREACHED) & (away[cell[0], near[:, 1]] < UNREACHED)
     cost = away[near[:, 0], near[:, 1]] + jnp.asarray(_COSTS)
     best = jnp.argmin(jnp.where(beside, cost, 2 * UNREACHED))
-    return centre(jnp.where(away[cell[0], cell[1]] == 0, cell, near[best]))
+    return jnp.where(away[cell[0], cell[1]] == 0, cell, near[best])
