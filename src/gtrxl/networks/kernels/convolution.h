@@ -2,7 +2,7 @@
 //
 // An image is a row of pixels: a zero pixel stands between its lines, at the end of one and the beginning of the next, and lines
 // of zeros above and below them. So the nine neighbours of a pixel are always there, at distances that do not depend on the
-// pixel, and a convolution is one loop over the row of pixels. What it writes between the lines is cleared afterwards.
+// pixel. A convolution may leave anything between the lines of what it writes: `clear_edges` makes the zeros afterwards.
 //
 // F images lie side by side: a pixel is [channels, F]. With few channels that fills the vectors. A weight is then repeated F
 // times, and F inputs are broadcast together.
@@ -53,19 +53,20 @@ inline vf spread(const float* p) {
 }
 
 constexpr int MOST_VECTORS = 2;
-// Pixels of a tile, with so many vectors of channels. Two numbers: that which wastes less is taken.
+// Pixels of a tile of a convolution, with so many vectors of channels: some in a row, zeros between lines among them, or LINES
+// lines of a few. And rows of a tile of a kernel's gradient.
 #if defined(__AVX512F__) || defined(__aarch64__)
+constexpr int LINES = 3, GRADIENT_ROWS = 8;
 template <int NV>
-constexpr int WIDE_TILE = NV == 1 ? 24 : 14;
+constexpr int IN_A_ROW = NV == 1 ? 24 : 14;
 template <int NV>
-constexpr int NARROW_TILE = NV == 1 ? 14 : 12;
-constexpr int GRADIENT_ROWS = 8;
+constexpr int IN_A_LINE = NV == 1 ? 8 : 4;
 #else
+constexpr int LINES = 3, GRADIENT_ROWS = 6;
 template <int NV>
-constexpr int WIDE_TILE = NV == 1 ? 12 : 6;
+constexpr int IN_A_ROW = NV == 1 ? 12 : 6;
 template <int NV>
-constexpr int NARROW_TILE = NV == 1 ? 10 : 5;
-constexpr int GRADIENT_ROWS = 6;
+constexpr int IN_A_LINE = NV == 1 ? 4 : 2;
 #endif
 
 // What becomes of the sums of a convolution: zero where `mask` is not above zero, then `skip` added. They go to `to`, or what is
@@ -76,11 +77,20 @@ struct Finish {
   float* above = nullptr;
   const float *mask = nullptr, *skip = nullptr;
 
-  void operator()(long at, vf x) const {
-    if (mask != nullptr) x = load(mask + at) > 0.0f ? x : vf{};
-    if (skip != nullptr) x += load(skip + at);
-    if (to != nullptr) store(to + at, rectify ? relu(x) : x);
-    if (above != nullptr) store(above + at, relu(x));
+  // Calls with a function (place, sums) that has nothing left to decide. In line, or the sums would leave the registers.
+  template <class Do>
+  __attribute__((always_inline)) void decide(Do with) const {
+    if (mask != nullptr && skip != nullptr)
+      return with([this](long at, vf x) { store(to + at, load(skip + at) + (load(mask + at) > 0.0f ? x : vf{})); });
+    if (mask != nullptr) return with([this](long at, vf x) { store(to + at, load(mask + at) > 0.0f ? x : vf{}); });
+    if (rectify) return with([this](long at, vf x) { store(to + at, relu(x)); });
+    if (skip == nullptr) return with([this](long at, vf x) { store(to + at, x); });
+    if (above == nullptr) return with([this](long at, vf x) { store(to + at, load(skip + at) + x); });
+    with([this](long at, vf x) {
+      x += load(skip + at);
+      store(to + at, x);
+      store(above + at, relu(x));
+    });
   }
 };
 
@@ -90,110 +100,121 @@ struct Convolution {
   const float *kernel, *bias;
 };
 
-// MR pixels by NV vectors. S: floats of an input pixel, 0 if known only at run time. `x` is the first input pixel's upper left
-// neighbour.
-template <int F, int S, int NV, int MR>
-inline void convolve_tile(const float* x, long in, long line, const float* kernel, const float* bias, long to, long out,
-                          const Finish& finish) {
-  const long pixel = S > 0 ? S : in, steps = 3 * pixel / F;
-  vf s[MR][NV];
+// Which lines of an image: from `begin` to before `end`.
+struct Lines {
+  long begin, end;
+};
+
+// R lines of P pixels by NV vectors. S: floats of an input pixel, 0 if known only at run time. `x` is the first input pixel's
+// upper left neighbour.
+template <int F, int S, int NV, int R, int P>
+inline void convolve_tile(const float* x, const Plane& plane, const Convolution& by, const float* kernel, const float* bias,
+                          long to, const Finish& finish) {
+  const long pixel = S > 0 ? S : by.in, line = plane.line() * pixel, steps = 3 * pixel / F;
+  vf s[R * P][NV];
 #pragma GCC unroll 32
-  for (int i = 0; i < MR; ++i)
+  for (int i = 0; i < R * P; ++i)
 #pragma GCC unroll 4
     for (int j = 0; j < NV; ++j) s[i][j] = bias == nullptr ? vf{} : load(bias + j * VL);
-  for (int dy = 0; dy < 3; ++dy, x += line * pixel) {
+  for (int dy = 0; dy < 3; ++dy, x += line) {
     const float* a = x;
+#pragma GCC unroll 1
     for (long k = 0; k < steps; ++k, a += F, kernel += NV * VL) {
+      asm("" : "+r"(a));  // or GCC keeps what it will read again in three steps, which costs more than reading it
       vf row[NV];
 #pragma GCC unroll 4
       for (int j = 0; j < NV; ++j) row[j] = load(kernel + j * VL);
 #pragma GCC unroll 32
-      for (int i = 0; i < MR; ++i) {
-        const vf one = spread<F>(a + i * pixel);
+      for (int i = 0; i < R * P; ++i) {
+        const vf one = spread<F>(a + i / P * line + i % P * pixel);
 #pragma GCC unroll 4
         for (int j = 0; j < NV; ++j) s[i][j] += one * row[j];
       }
     }
   }
+  finish.decide([&](auto how) __attribute__((always_inline)) {
 #pragma GCC unroll 32
-  for (int i = 0; i < MR; ++i)
+    for (int i = 0; i < R * P; ++i)
 #pragma GCC unroll 4
-    for (int j = 0; j < NV; ++j) finish(to + i * out + j * VL, s[i][j]);
+      for (int j = 0; j < NV; ++j) how(to + (i / P * plane.line() + i % P) * by.out + j * VL, s[i][j]);
+  });
 }
 
-template <int F, int S, int NV, int MR>
+// Tiles of R x P pixels over lines of `wide` pixels. The last ones are moved back over pixels that are done: they become the same
+// again.
+template <int F, int S, int NV, int R, int P>
 void convolve_tiles(const float* x, const Plane& plane, const Convolution& by, long panel, const float* kernel,
-                    const Finish& finish, long from, long count) {
+                    const Finish& finish, const Lines& lines, long wide) {
   const float* bias = by.bias == nullptr ? nullptr : by.bias + panel;
-  for (long p = 0; p < count; p += MR) {
-    // The last tile is moved back over pixels that are done: they become the same again.
-    const long at = from + std::min(p, count - MR);
-    convolve_tile<F, S, NV, MR>(x + (at - plane.line() - 1) * by.in, by.in, plane.line(), kernel, bias, at * by.out + panel,
-                                by.out, finish);
-  }
+  for (long y = lines.begin; y < lines.end; y += R)
+    for (long i = 0; i < wide; i += P) {
+      const long at = plane.at(std::min(y, lines.end - R), std::min(i, wide - P));
+      convolve_tile<F, S, NV, R, P>(x + (at - plane.line() - 1) * by.in, plane, by, kernel, bias, at * by.out + panel, finish);
+    }
 }
 
 template <int F, int S, int NV>
 void convolve_panel(const float* x, const Plane& plane, const Convolution& by, long panel, const float* kernel,
-                    const Finish& finish, long from, long count) {
-  constexpr long WIDE = WIDE_TILE<NV>, NARROW = NARROW_TILE<NV>;
-  if (count < NARROW) {
-    if (count < 4) return convolve_tiles<F, 0, NV, 1>(x, plane, by, panel, kernel, finish, from, count);
-    return convolve_tiles<F, 0, NV, 4>(x, plane, by, panel, kernel, finish, from, count);
-  }
-  if (count < WIDE || round_up(count, NARROW) < round_up(count, WIDE))
-    return convolve_tiles<F, S, NV, NARROW>(x, plane, by, panel, kernel, finish, from, count);
-  convolve_tiles<F, S, NV, WIDE>(x, plane, by, panel, kernel, finish, from, count);
+                    const Finish& finish, const Lines& lines) {
+  constexpr long ROW = IN_A_ROW<NV>, LINE = IN_A_LINE<NV>;
+  const long high = lines.end - lines.begin, count = high * plane.line() - 1;
+  const Lines one{lines.begin, lines.begin + 1};  // as if all pixels were in one line
+  if (high >= LINES && plane.W >= LINE && round_up(high, LINES) * round_up(plane.W, LINE) <= round_up(count, ROW))
+    return convolve_tiles<F, S, NV, LINES, LINE>(x, plane, by, panel, kernel, finish, lines, plane.W);
+  if (count >= ROW) return convolve_tiles<F, S, NV, 1, ROW>(x, plane, by, panel, kernel, finish, one, count);
+  if (count >= 4) return convolve_tiles<F, 0, NV, 1, 4>(x, plane, by, panel, kernel, finish, one, count);
+  convolve_tiles<F, 0, NV, 1, 1>(x, plane, by, panel, kernel, finish, one, count);
 }
 
-// The convolution of `count` pixels from the one at `from`. `finish` must not write what is read.
 template <int F, int S>
-void convolve_known(const float* x, const Plane& plane, const Convolution& by, const Finish& finish, long from, long count) {
+void convolve_known(const float* x, const Plane& plane, const Convolution& by, const Finish& finish, const Lines& lines) {
   const float* kernel = by.kernel;
   for (long panel = 0; panel < by.out; panel += MOST_VECTORS * VL) {
     const bool both = by.out - panel >= 2 * VL;
-    if (both) convolve_panel<F, S, 2>(x, plane, by, panel, kernel, finish, from, count);
-    else convolve_panel<F, S, 1>(x, plane, by, panel, kernel, finish, from, count);
+    if (both) convolve_panel<F, S, 2>(x, plane, by, panel, kernel, finish, lines);
+    else convolve_panel<F, S, 1>(x, plane, by, panel, kernel, finish, lines);
     kernel += 9 * by.in / F * (both ? 2 : 1) * VL;
   }
 }
 
+// The convolution of some lines. `finish` must not write what is read.
 template <int F>
-void convolve(const float* x, const Plane& plane, const Convolution& by, const Finish& finish, long from, long count) {
-  if (by.in == 3 * F) return convolve_known<F, 3 * F>(x, plane, by, finish, from, count);
-  if (by.in == 16) return convolve_known<F, 16>(x, plane, by, finish, from, count);
-  if (by.in == 32) return convolve_known<F, 32>(x, plane, by, finish, from, count);
+void convolve(const float* x, const Plane& plane, const Convolution& by, const Finish& finish, const Lines& lines) {
+  if (by.in == 3 * F) return convolve_known<F, 3 * F>(x, plane, by, finish, lines);
+  if (by.in == 16) return convolve_known<F, 16>(x, plane, by, finish, lines);
+  if (by.in == 32) return convolve_known<F, 32>(x, plane, by, finish, lines);
   if constexpr (F == 1) {
-    if (by.in == 64) return convolve_known<F, 64>(x, plane, by, finish, from, count);
-    if (by.in == 128) return convolve_known<F, 128>(x, plane, by, finish, from, count);
+    if (by.in == 64) return convolve_known<F, 64>(x, plane, by, finish, lines);
+    if (by.in == 128) return convolve_known<F, 128>(x, plane, by, finish, lines);
   }
-  convolve_known<F, 0>(x, plane, by, finish, from, count);
+  convolve_known<F, 0>(x, plane, by, finish, lines);
 }
 
 template <int F>
 void convolve(const float* x, const Plane& plane, const Convolution& by, const Finish& finish) {
-  convolve<F>(x, plane, by, finish, plane.first(), plane.count());
+  convolve<F>(x, plane, by, finish, {0, plane.H});
 }
 
-// Adds to MR rows of a kernel's gradient, NV vectors wide, what `count` pixels give: `x` is the input that belongs to the first.
+// Adds to MR rows of a kernel's gradient, NV vectors wide, what some lines give: `x` is the input that belongs to the first pixel.
 template <int F, int NV, int MR>
-inline void gradient_tile(const float* x, long in, const float* g, long out, long count, float* to) {
+inline void gradient_tile(const float* x, const Plane& plane, long in, const float* g, long out, long high, float* to) {
   vf s[MR][NV];
 #pragma GCC unroll 32
   for (int i = 0; i < MR; ++i)
 #pragma GCC unroll 4
     for (int j = 0; j < NV; ++j) s[i][j] = load(to + (i * NV + j) * VL);
-  for (long p = 0; p < count; ++p, x += in, g += out) {
-    vf row[NV];
+  for (long y = 0; y < high; ++y, x += in, g += out)  // over the zeros between the lines
+    for (long p = 0; p < plane.W; ++p, x += in, g += out) {
+      vf row[NV];
 #pragma GCC unroll 4
-    for (int j = 0; j < NV; ++j) row[j] = load(g + j * VL);
+      for (int j = 0; j < NV; ++j) row[j] = load(g + j * VL);
 #pragma GCC unroll 32
-    for (int i = 0; i < MR; ++i) {
-      const vf one = spread<F>(x + i * F);
+      for (int i = 0; i < MR; ++i) {
+        const vf one = spread<F>(x + i * F);
 #pragma GCC unroll 4
-      for (int j = 0; j < NV; ++j) s[i][j] += one * row[j];
+        for (int j = 0; j < NV; ++j) s[i][j] += one * row[j];
+      }
     }
-  }
 #pragma GCC unroll 32
   for (int i = 0; i < MR; ++i)
 #pragma GCC unroll 4
@@ -201,37 +222,43 @@ inline void gradient_tile(const float* x, long in, const float* g, long out, lon
 }
 
 template <int F, int NV>
-void gradient_panel(const float* x, long in, long line, const float* g, long out, long count, float* to) {
-  constexpr int ROWS = GRADIENT_ROWS * MOST_VECTORS / NV;
+void gradient_panel(const float* x, const Plane& plane, long in, const float* g, long out, long high, float* to) {
+  constexpr int ROWS = GRADIENT_ROWS * MOST_VECTORS / NV, OF_COLOURS = 9;
   const long rows = 3 * in / F;  // of the kernel, for each of its three lines
-  for (int dy = 0; dy < 3; ++dy, x += line * in) {
+  for (int dy = 0; dy < 3; ++dy, x += plane.line() * in) {
     long k = 0;
-    for (; k + ROWS <= rows; k += ROWS, to += ROWS * NV * VL) gradient_tile<F, NV, ROWS>(x + k * F, in, g, out, count, to);
-    for (; k + 3 <= rows; k += 3, to += 3 * NV * VL) gradient_tile<F, NV, 3>(x + k * F, in, g, out, count, to);
-    for (; k < rows; ++k, to += NV * VL) gradient_tile<F, NV, 1>(x + k * F, in, g, out, count, to);
+    const auto tiles = [&](auto some) {
+      constexpr int MR = decltype(some)::value;
+      for (; k + MR <= rows; k += MR, to += MR * NV * VL) gradient_tile<F, NV, MR>(x + k * F, plane, in, g, out, high, to);
+    };
+    if (rows == OF_COLOURS) tiles(std::integral_constant<int, OF_COLOURS>{});
+    tiles(std::integral_constant<int, ROWS>{});
+    tiles(std::integral_constant<int, 3>{});
+    tiles(std::integral_constant<int, 1>{});
   }
 }
 
-// Adds to a kernel's gradient, packed as the kernel, and to the bias's what `count` pixels from the one at `from` give: `g` is the
-// gradient of what the convolution gave, zero between the lines.
+// Adds to a kernel's gradient, packed as the kernel, and to the bias's what some lines give: `g` is the gradient of what the
+// convolution gave.
 template <int F>
 void convolve_gradient(const float* x, const float* g, const Plane& plane, long in, long out, float* to, float* to_bias,
-                       long from, long count) {
-  // So many pixels that they and their gradients stay in the first cache.
-  const long band = std::max(32L, 6144 / (in + out));
-  for (long p = 0; p < count; p += band) {
-    const long some = std::min(band, count - p), at = from + p;
+                       const Lines& lines) {
+  // So many lines that their pixels and gradients stay in the first cache.
+  const long band = std::max({1L, 24 / plane.W, 6144 / ((in + out) * plane.W)});
+  for (long y = lines.begin; y < lines.end; y += band) {
+    const long high = std::min(band, lines.end - y), at = plane.at(y, 0);
     const float *first = x + (at - plane.line() - 1) * in, *grads = g + at * out;
     float* kernel = to;
     for (long panel = 0; panel < out; panel += MOST_VECTORS * VL) {
       const bool both = out - panel >= 2 * VL;
-      if (both) gradient_panel<F, 2>(first, in, plane.line(), grads + panel, out, some, kernel);
-      else gradient_panel<F, 1>(first, in, plane.line(), grads + panel, out, some, kernel);
+      if (both) gradient_panel<F, 2>(first, plane, in, grads + panel, out, high, kernel);
+      else gradient_panel<F, 1>(first, plane, in, grads + panel, out, high, kernel);
       kernel += 9 * in / F * (both ? 2 : 1) * VL;
     }
     for (long c = 0; c < out; c += VL) {
       vf total = load(to_bias + c);
-      for (long i = 0; i < some; ++i) total += load(grads + i * out + c);
+      for (long i = 0; i < high; ++i)
+        for (long p = 0; p < plane.W; ++p) total += load(grads + (i * plane.line() + p) * out + c);
       store(to_bias + c, total);
     }
   }
@@ -239,7 +266,7 @@ void convolve_gradient(const float* x, const float* g, const Plane& plane, long 
 
 template <int F>
 void convolve_gradient(const float* x, const float* g, const Plane& plane, long in, long out, float* to, float* to_bias) {
-  convolve_gradient<F>(x, g, plane, in, out, to, to_bias, plane.first(), plane.count());
+  convolve_gradient<F>(x, g, plane, in, out, to, to_bias, {0, plane.H});
 }
 
 // The largest of 3x3 windows at every second place, first along columns, then along lines. What lies outside never wins; what is
@@ -250,6 +277,9 @@ inline vf larger(vf a, vf b) { return a != a ? a : vmax(a, b); }
 class Windows {
  public:
   Windows(const Plane& plane, long S) : plane_(plane), S_(S), up_(plane.H % 2), left_(plane.W % 2) {}
+
+  // Behind the last line of the image that line i of the result needs.
+  long end(long i) const { return std::min(plane_.H, 2 * i - up_ + 3); }
 
   // The largest of each column of three lines, for line i of the result.
   void columns(float* to, const float* x, long i) const {
@@ -278,34 +308,25 @@ class Windows {
     }
   }
 
-  // Adds to the gradient of the image what that of line i of the result gives. Equal ones share, as jnp.maximum has it.
-  void gradient(float* to, const float* x, const float* columns, float* by_column, const float* g, long i) const {
+  // Writes the gradient of the image that line i of the result gives, `g`; lines go in turn, because windows overlap. Equal ones
+  // share, as jnp.maximum has it. Returns the first line of the image that is not done yet.
+  long gradient(float* to, const float* x, const float* columns, float* by_column, const float* g, long i) const {
     const Plane half = plane_.half();
-    std::memset(by_column, 0, plane_.W * S_ * sizeof(float));
     for (long j = 0; j < half.W; ++j) {
-      const long at = 2 * j - left_;
-      const long places[3] = {at >= 0 ? at : -1, at + 1 < plane_.W ? at + 1 : -1, at + 2 < plane_.W ? at + 2 : -1};
-      for (long c = 0; c < S_; c += VL) {
-        const float* values[3];
-        float* shares[3];
-        for (int n = 0; n < 3; ++n) {
-          values[n] = places[n] < 0 ? nullptr : columns + places[n] * S_ + c;
-          shares[n] = places[n] < 0 ? nullptr : by_column + places[n] * S_ + c;
-        }
-        share(shares, values, load(g + half.at(i, j) * S_ + c));
-      }
+      const long at = (2 * j - left_) * S_;
+      const bool first = at >= 0, third = at + 2 * S_ < plane_.W * S_;
+      for (long c = at; c < at + S_; c += VL)
+        share(by_column + c, columns + c, columns + c + S_, columns + c + 2 * S_, S_, 2 * S_, first, third, j > 0,
+              load(g + half.at(i, j) * S_ + c - at));
     }
     const float* lines[3];
     find_lines(lines, x, i);
-    for (long c = 0; c < plane_.W * S_; c += VL) {
-      const float* values[3];
-      float* shares[3];
-      for (int n = 0; n < 3; ++n) {
-        values[n] = lines[n] == nullptr ? nullptr : lines[n] + c;
-        shares[n] = lines[n] == nullptr ? nullptr : to + (lines[n] - x) + c;
-      }
-      share(shares, values, load(by_column + c));
-    }
+    const long next = plane_.line() * S_;
+    float* const middle = to + (lines[1] - x);
+    for (long c = 0; c < plane_.W * S_; c += VL)
+      share(middle - next + c, lines[1] - next + c, lines[1] + c, lines[1] + next + c, next, 2 * next, lines[0] != nullptr,
+            lines[2] != nullptr, i > 0, load(by_column + c));
+    return i + 1 < half.H ? 2 * (i + 1) - up_ : plane_.H;
   }
 
  private:
@@ -316,16 +337,19 @@ class Windows {
     }
   }
 
-  // g to the largest of three, max(max(a, b), c); those that are missing are below all.
-  static void share(float* const* to, const float* const* values, vf g) {
-    const vf below = splat(-__builtin_inff());
-    const vf a = values[0] == nullptr ? below : load(values[0]), b = values[1] == nullptr ? below : load(values[1]);
-    const vf c = values[2] == nullptr ? below : load(values[2]), ab = larger(a, b);
-    const vf half = g * 0.5f, none = {};
+  // g to the largest of three, max(max(a, b), c); the first or the third may be missing and is then below all. Shares go to `to`
+  // and at two distances from it: the first is added, if a window before this one has been there.
+  static inline void share(float* to, const float* pa, const float* pb, const float* pc, long second, long third, bool has_first,
+                           bool has_third, bool add, vf g) {
+    const vf below = splat(-__builtin_inff()), half = g * 0.5f, none = {};
+    const vf a = has_first ? load(pa) : below, b = load(pb), c = has_third ? load(pc) : below, ab = larger(a, b);
     const vf of_ab = ab > c ? g : ab == c ? half : none, half_ab = of_ab * 0.5f;
-    if (values[0] != nullptr) store(to[0], load(to[0]) + (a > b ? of_ab : a == b ? half_ab : none));
-    if (values[1] != nullptr) store(to[1], load(to[1]) + (b > a ? of_ab : a == b ? half_ab : none));
-    if (values[2] != nullptr) store(to[2], load(to[2]) + (c > ab ? g : c == ab ? half : none));
+    if (has_first) {
+      const vf share_a = a > b ? of_ab : a == b ? half_ab : none;
+      store(to, add ? load(to) + share_a : share_a);
+    }
+    store(to + second, b > a ? of_ab : a == b ? half_ab : none);
+    if (has_third) store(to + third, c > ab ? g : c == ab ? half : none);
   }
 
   const Plane plane_;

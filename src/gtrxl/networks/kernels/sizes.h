@@ -87,6 +87,10 @@ inline void pack_kernel(float* to, const float* kernel, const Layer& z, int F) {
     for (long k = 0; k < 9 * z.in_wide; ++k) {
       const long tap = k / z.in_wide, i = k % z.in_wide;
       float* row = to + at + k * some * F;
+      if (F == 1 && i < z.in && first + some <= z.out) {
+        std::memcpy(row, kernel + (tap * z.in + i) * z.out + first, some * sizeof(float));
+        continue;
+      }
       for (long o = 0; o < some; ++o) {
         const float value = i < z.in && first + o < z.out ? kernel[(tap * z.in + i) * z.out + first + o] : 0.0f;
         for (int f = 0; f < F; ++f) row[o * F + f] = value;

@@ -122,6 +122,20 @@ struct Runner {
     return {z.out_wide * net.F, z.in_wide * net.F, packed.mirrored[s * LAYERS + l], nullptr};
   }
 
+  // How many lines of a section's first convolution are made at a time: of pictures so many that they stay in the first cache until
+  // they are pooled, of other planes, whose kernels are large, all.
+  static long lines_at_once(size_t s, const Plane& plane, long S) {
+    return s > 0 ? plane.H : std::max<long>(LINES, 4096 / (plane.W * S) / LINES * LINES);
+  }
+
+  // A few more lines of a convolution; returns how many are done then.
+  template <int F>
+  static long convolve_on(float* to, const float* x, const Plane& plane, const Convolution& by, long done, long band) {
+    const long end = std::min(plane.H, done + band);
+    convolve<F>(x, plane, by, {to}, {done, end});
+    return end;
+  }
+
   // F pictures that lie in space.picture; `out` [pictures, pixels, channels] is what the last section gives above zero, or null if
   // only what is kept is wanted.
   template <int F>
@@ -133,9 +147,12 @@ struct Runner {
       const KeptPlanes::OfSection& to = kept.sections[s];
       const long S = section.layers[0].out_wide * F;
       float* const before_pool = s == 0 ? space.before_pool : to.before_pool;
-      convolve<F>(x, before, convolution(s, 0), {before_pool});
       const Windows windows(before, S);
-      for (long i = 0; i < after.H; ++i) {
+      // Some lines at a time, which are still in the first cache when they are pooled.
+      const Convolution first = convolution(s, 0);
+      const long band = lines_at_once(s, before, S);
+      for (long i = 0, done = 0; i < after.H; ++i) {
+        while (done < windows.end(i)) done = convolve_on<F>(before_pool, x, before, first, done, band);
         windows.columns(space.columns, before_pool, i);
         windows.pool(space.streams[0], to.inner[0], space.columns, i);
       }
@@ -195,37 +212,31 @@ struct Runner {
         const float *outside = of.inner[2 * block], *within = of.inner[2 * block + 1];
         const long one = 1 + 2 * block, two = 2 + 2 * block;
         convolve_gradient<F>(within, g, after, S, S, to.kernels[first + two], to.biases[first + two]);
-        clear_ends(space.d_inner, after, S);
         convolve<F>(g, after, mirrored(s, two), {space.d_inner, false, nullptr, within});
+        after.clear_edges(space.d_inner, S);
         convolve_gradient<F>(outside, space.d_inner, after, S, S, to.kernels[first + one], to.biases[first + one]);
-        clear_ends(other, after, S);
         convolve<F>(space.d_inner, after, mirrored(s, one), {other, false, nullptr, outside, g});
+        after.clear_edges(other, S);
         std::swap(g, other);
       }
       const float *x = s == 0 ? space.picture : kept.sections[s - 1].end, *before_pool = of.before_pool;
-      if (s == 0) {
-        convolve<F>(x, before, convolution(s, 0), {space.before_pool});
-        before_pool = space.before_pool;
-      }
-      std::memset(space.d_before_pool, 0, before.pixels() * S * sizeof(float));
+      const long in = section.layers[0].in_wide * F, band = lines_at_once(s, before, S);
       const Windows windows(before, S);
-      for (long i = 0; i < after.H; ++i) {
+      if (s == 0) before_pool = space.before_pool;
+      for (long i = 0, made = 0, done = 0; i < after.H; ++i) {
+        while (s == 0 && made < windows.end(i)) made = convolve_on<F>(space.before_pool, x, before, convolution(s, 0), made, band);
         windows.columns(space.columns, before_pool, i);
-        windows.gradient(space.d_before_pool, before_pool, space.columns, space.by_column, g, i);
+        const long ready = windows.gradient(space.d_before_pool, before_pool, space.columns, space.by_column, g, i);
+        if (ready - done < band && ready < before.H) continue;
+        convolve_gradient<F>(x, space.d_before_pool, before, in, S, to.kernels[first], to.biases[first], {done, ready});
+        done = ready;
       }
-      const long in = section.layers[0].in_wide * F;
-      convolve_gradient<F>(x, space.d_before_pool, before, in, S, to.kernels[first], to.biases[first]);
       if (s == 0) return;
+      before.clear_edges(space.d_before_pool, S);
       convolve<F>(space.d_before_pool, before, mirrored(s, 0), {other});
       before.clear_edges(other, in);
       std::swap(g, other);
     }
-  }
-
-  // The zeros above and below; those between the lines come of themselves where the mask has zeros there.
-  static void clear_ends(float* image, const Plane& plane, long S) {
-    std::memset(image, 0, plane.first() * S * sizeof(float));
-    std::memset(image + (plane.last() + 1) * S, 0, (plane.pixels() - plane.last() - 1) * S * sizeof(float));
   }
 };
 
