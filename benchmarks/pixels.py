@@ -1,6 +1,7 @@
 """How fast is training from pictures, and where does the time go?
 
     python benchmarks/pixels.py --out docs/data/pixels.json
+    python benchmarks/pixels.py --part torso --out docs/data/torso.json     # the ResNet alone, beside PyTorch (torso.py)
 
 For each task: frames a second of the whole loop (task, acting, learning, in one compiled program) on all cores of the CPU and on
 one, and of its parts, each compiled alone on the same shapes. Shares are those of one core. Rendering is a step of the task less
@@ -17,13 +18,14 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import tyro
 
+import torso
 from gtrxl.cli.tables import print_table, table
 from gtrxl.runs import settings as configs
 from gtrxl.tasks.first_person.level import Level
@@ -39,6 +41,8 @@ Call = Callable[[], Any]
 class Settings:
     """What to measure."""
 
+    part: Literal["loop", "torso"] = "loop"
+    """The whole loop and its parts, or the ResNet alone beside its rival: of what follows that reads `repeats` and `out`."""
     tasks: tuple[str, ...] = ("memory-maze", "memory-maze:height=24,width=32")
     core: str = "gtrxl-gru"
     channels: str = "small"
@@ -190,6 +194,14 @@ def measured(settings: Settings, task: str) -> dict[str, Any]:
 def main() -> None:
     """Measures and prints."""
     settings = tyro.cli(Settings, description=__doc__)
+    if settings.part == "torso":
+        torso.run(repeats=settings.repeats, out=settings.out)
+    else:
+        measure_loop(settings)
+
+
+def measure_loop(settings: Settings) -> None:
+    """The whole loop and its parts."""
     rows = [measured(settings, task) for task in settings.tasks]
     devices = len(jax.local_devices())
     print(

@@ -315,13 +315,13 @@ def test_those_that_start_together_compile_once(monkeypatch, tmp_path, capfd):
         Path(command[-1]).write_text("")
 
     monkeypatch.setattr(library, "compiler", lambda: "c++")
-    monkeypatch.setattr(library, "place", lambda: tmp_path / "cache" / "native.so")
+    monkeypatch.setattr(library.Library, "place", lambda _: tmp_path / "cache" / "native.so")
     monkeypatch.setattr(library, "_call", compile_slowly)
-    threads = [threading.Thread(target=library.build) for _ in range(4)]
+    threads = [threading.Thread(target=library.CORES.build) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(calls) == len(library.SOURCES) + 1
+    assert len(calls) == len(library.CORES.sources) + 1
     assert capfd.readouterr().err.count("compiling its native library") == 1
     assert (tmp_path / "cache" / "native.so").exists()

@@ -112,7 +112,7 @@ def _each(part: ResNet | Language, x: Array, *, axes: int) -> Float[Array, "*n F
     most, room = (MOST_KEPT, GROUP) if jax.default_backend() == "cpu" else (MOST_KEPT_ELSEWHERE, GROUP_ELSEWHERE)
     if isinstance(part, Language):
         found = jax.vmap(part)(flat)
-    elif len(flat) * (kept := _kept(part)) <= most:
+    elif part.native(flat.dtype) or len(flat) * (kept := _kept(part)) <= most:  # the library sees to it by itself
         found = part(flat)
     else:
         group = max(1, room // kept)

@@ -11,9 +11,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, UInt8
 
+from gtrxl.cores import kernels
 from gtrxl.cores.layers import Linear, along_last, uniform_init
 from gtrxl.networks.convolution import convolve
 from gtrxl.networks.errors import AgentError
+from gtrxl.networks.kernels import agreement, torso
 from gtrxl.networks.scaling import PLAIN, RELU, scaled
 
 PAPER_CHANNELS = (64, 128, 128)
@@ -119,10 +121,38 @@ class ResNet(eqx.Module):
                 f"image must have shape {list(expected)} (height first; any axes before it), got {list(image.shape)}; "
                 "make the ResNet for this size"
             )
-        x = image.astype(jnp.float32) / 255 if image.dtype == jnp.uint8 else image
-        for section in self.sections:
-            x = section(x)
-        return jax.nn.relu(self.linear(jax.nn.relu(x).reshape(*image.shape[:-3], math.prod(x.shape[-3:]))))
+        pictures = image.reshape(-1, *expected)
+        if self.native(image.dtype):
+            x = torso.through_sections(through_sections, self.sections, pictures)
+        else:
+            x = through_sections(self.sections, pictures)
+        return jax.nn.relu(self.linear(x.reshape(*image.shape[:-3], math.prod(x.shape[-3:]))))
+
+    def native(self, dtype: jax.typing.DTypeLike) -> bool:
+        """Whether the native library takes images of this type through the sections here."""
+        if jnp.dtype(dtype) != jnp.uint8 or not _ours(self.sections) or jax.default_backend() != "cpu":
+            return False
+        return kernels.available(torso.TORSO) and agreement.holds(ResNet)
+
+
+def through_sections(
+    sections: tuple[Section, ...], images: UInt8[Array, "N H W C"] | Float[Array, "N H W C"]
+) -> Float[Array, "N h w C_out"]:
+    """What the last section gives above zero."""
+    x = images.astype(jnp.float32) / 255 if images.dtype == jnp.uint8 else images
+    for section in sections:
+        x = section(x)
+    return jax.nn.relu(x)
+
+
+def _ours(sections: tuple[Section, ...]) -> bool:
+    """Whether these are the classes that the library knows, in float32."""
+    if not all(type(section) is Section and len(section.residuals) == 2 for section in sections):
+        return False
+    blocks = [block for section in sections for block in section.residuals]
+    convs = [*(section.conv for section in sections), *(conv for block in blocks for conv in (block.first, block.second))]
+    known = all(type(block) is Residual for block in blocks) and all(type(conv) is Conv for conv in convs)
+    return known and all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(sections))
 
 
 def max_pool(x: Float[Array, "*n H W C"]) -> Float[Array, "*n H_half W_half C"]:

@@ -5,6 +5,7 @@ called through XLA's foreign function interface. Where there is no compiler, on 
 `GTRXL_NATIVE=0`, the same mathematics runs through XLA; results then differ in rounding alone.
 """
 
+import ctypes
 import functools
 import math
 import os
@@ -14,7 +15,7 @@ import jax
 import numpy as np
 
 from gtrxl import machine
-from gtrxl.cores.kernels.library import NativeError, NoCompilerError, build, register
+from gtrxl.cores.kernels.library import CORES, Library, NativeError, NoCompilerError
 
 SWITCH = "GTRXL_NATIVE"
 """The environment variable that says whether the library may be used: 0, 1 or auto."""
@@ -29,24 +30,28 @@ def wish() -> str:
 
 
 def usable(dtype: jax.typing.DTypeLike) -> bool:
-    """Whether computations in this type, traced now, should go through the library."""
+    """Whether computations of cores in this type, traced now, should go through the library."""
     return np.dtype(dtype) == np.float32 and jax.default_backend() == "cpu" and available()
 
 
+def available(library: Library = CORES) -> bool:
+    """Whether a library is there, built first if need be; decided once per process."""
+    return loaded(library) is not None
+
+
 @functools.cache
-def available() -> bool:
-    """Whether the library is there, built first if need be; decided once per process."""
+def loaded(library: Library) -> ctypes.CDLL | None:
+    """A library in this process, or None: by the switch, or because it cannot be had."""
     if wish() == "0":
-        return False
+        return None
     try:
-        register(build())
+        return library.load()
     except NativeError as error:
         if wish() == "1":
             raise
         if not isinstance(error, NoCompilerError):
             warnings.warn(f"{error}; going on without it, slower. {SWITCH}=0 silences this", stacklevel=2)
-        return False
-    return True
+        return None
 
 
 def threads() -> np.int64:

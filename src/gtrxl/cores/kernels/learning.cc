@@ -6,10 +6,6 @@
 // sigmoid, tanh and ReLU have derivatives in terms of their results. The rest is computed again. Sums over rows go by chunks
 // whose number does not depend on the threads.
 
-#if defined(__unix__) || defined(__APPLE__)
-#include <sys/mman.h>
-#endif
-
 #include <cmath>
 #include <vector>
 
@@ -31,16 +27,6 @@ struct Stack {
 
 using ConstWeights = Weights<const float>;
 using WeightGradients = Weights<float>;
-
-// Asks for huge pages where the system has them: fewer page faults.
-void use_huge_pages(float* at, size_t floats) {
-#if defined(MADV_HUGEPAGE)
-  constexpr uintptr_t PAGE = 4096;
-  const uintptr_t from = (reinterpret_cast<uintptr_t>(at) + PAGE - 1) / PAGE * PAGE;
-  const uintptr_t to = reinterpret_cast<uintptr_t>(at + floats) / PAGE * PAGE;
-  if (to > from + (4UL << 20)) madvise(reinterpret_cast<void*>(from), to - from, MADV_HUGEPAGE);
-#endif
-}
 
 class Scratch {
  public:

@@ -1,7 +1,8 @@
-"""The native library as a file: compiled on this machine when it is first needed, kept in a cache, registered with JAX."""
+"""A native library as a file: compiled on this machine when it is first needed, kept in a cache, registered with JAX."""
 
 import contextlib
 import ctypes
+import dataclasses
 import functools
 import hashlib
 import os
@@ -19,13 +20,10 @@ import jax
 from gtrxl import machine
 from gtrxl.cores.kernels import description
 
-SOURCES = ("acting.cc", "learning.cc")
-HEADERS = ("attention.h", "boundary.h", "gemm.h", "pool.h", "vectors.h")
-LAYOUT = "layout.h"
-"""The header that `description.header` gives; it exists while the library is built."""
-TARGETS = ("gtrxl_act", "gtrxl_unroll", "gtrxl_unroll_backward")
-FLAGS = ("-std=c++17", "-O3", "-march=native", "-ffp-contract=fast", "-fno-math-errno", "-fPIC", "-pthread", "-w")
 HERE = Path(__file__).parent
+LAYOUT = "layout.h"
+"""The header that `description.header` gives; it exists while a library is built."""
+FLAGS = ("-std=c++17", "-O3", "-march=native", "-ffp-contract=fast", "-fno-math-errno", "-fPIC", "-pthread", "-w")
 
 
 class NativeError(RuntimeError):
@@ -48,39 +46,69 @@ def compiler() -> str:
     raise NoCompilerError(f"no C++ compiler found{f' as CXX={asked}' if asked else ''}; install g++ or clang++")
 
 
-def place() -> Path:
-    """Where the library for this machine, these sources and this JAX is or will be."""
-    return machine.cache_folder() / f"native-{_fingerprint(compiler())}.so"
+@dataclasses.dataclass(frozen=True)
+class Library:
+    """Sources that are compiled together, and the calls that they give JAX."""
+
+    name: str
+    """How its file's name begins."""
+    sources: tuple[Path, ...]
+    headers: tuple[Path, ...]
+    """All that the sources include; those of this folder are found by name."""
+    targets: tuple[str, ...]
+
+    def place(self) -> Path:
+        """Where the library for this machine, these sources and this JAX is or will be."""
+        return machine.cache_folder() / f"{self.name}-{_fingerprint(self, compiler())}.so"
+
+    def build(self) -> Path:
+        """The library for this machine, these sources and this JAX, compiled unless the cache has it."""
+        found, place = compiler(), self.place()
+        if place.exists():
+            return place
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            with _one_at_a_time(place.parent):
+                if not place.exists():
+                    print(f"gtrxl: compiling its {self.name} library, once for this machine", file=sys.stderr, flush=True)
+                    self._build(found, place)
+        except OSError as error:
+            raise NativeError(
+                f"gtrxl's native library could not be built in {place.parent} ({error}); set {machine.CACHE} to a folder"
+            ) from None
+        return place
+
+    def _build(self, found: str, place: Path) -> None:
+        """Built beside its place and moved there whole: nobody reads half a file."""
+        with tempfile.TemporaryDirectory(dir=place.parent) as folder:
+            made, parts = Path(folder) / place.name, [Path(folder) / f"{source.name}.o" for source in self.sources]
+            (Path(folder) / LAYOUT).write_text(description.header())
+            compile_ = functools.partial(_compile, found, layout=Path(folder))
+            with ThreadPoolExecutor() as threads:
+                list(threads.map(compile_, self.sources, parts))
+            _call(found, *FLAGS, "-shared", *parts, "-o", made)
+            made.replace(place)
+
+    def load(self) -> ctypes.CDLL:
+        """The library in this process, built if need be, its calls known to JAX."""
+        try:
+            loaded = ctypes.CDLL(str(self.build()))
+        except OSError as error:
+            raise NativeError(f"gtrxl's native library cannot be loaded ({error}); remove it to have it built again") from None
+        for target in self.targets:
+            jax.ffi.register_ffi_target(target, jax.ffi.pycapsule(getattr(loaded, target)), platform="cpu")
+        return loaded
 
 
-def build() -> Path:
-    """The library for this machine, these sources and this JAX, compiled unless the cache has it."""
-    found, library = compiler(), place()
-    if library.exists():
-        return library
-    try:
-        library.parent.mkdir(parents=True, exist_ok=True)
-        with _one_at_a_time(library.parent):
-            if not library.exists():
-                print("gtrxl: compiling its native library, once for this machine", file=sys.stderr, flush=True)
-                _build(found, library)
-    except OSError as error:
-        raise NativeError(
-            f"gtrxl's native library could not be built in {library.parent} ({error}); set {machine.CACHE} to a folder"
-        ) from None
-    return library
-
-
-def _build(found: str, library: Path) -> None:
-    """Built beside its place and moved there whole: nobody reads half a file."""
-    with tempfile.TemporaryDirectory(dir=library.parent) as folder:
-        made, parts = Path(folder) / library.name, [Path(folder) / f"{source}.o" for source in SOURCES]
-        (Path(folder) / LAYOUT).write_text(description.header())
-        compile_ = functools.partial(_compile, found, layout=Path(folder))
-        with ThreadPoolExecutor() as threads:
-            list(threads.map(lambda source, part: compile_(HERE / source, part), SOURCES, parts))
-        _call(found, *FLAGS, "-shared", *parts, "-o", made)
-        made.replace(library)
+BASE = tuple(HERE / name for name in ("boundary.h", "gemm.h", "pool.h", "vectors.h"))
+"""The headers that every library may use."""
+CORES = Library(
+    name="native",
+    sources=(HERE / "acting.cc", HERE / "learning.cc"),
+    headers=(*BASE, HERE / "attention.h"),
+    targets=("gtrxl_act", "gtrxl_unroll", "gtrxl_unroll_backward"),
+)
+"""Stacks of layers."""
 
 
 @contextlib.contextmanager
@@ -98,7 +126,7 @@ def _one_at_a_time(folder: Path) -> Iterator[None]:
 
 
 def _compile(compiler: str, source: Path, to: Path, *, layout: Path) -> None:
-    _call(compiler, *FLAGS, f"-I{jax.ffi.include_dir()}", f"-I{layout}", "-c", source, "-o", to)
+    _call(compiler, *FLAGS, f"-I{jax.ffi.include_dir()}", f"-I{layout}", f"-I{HERE}", "-c", source, "-o", to)
 
 
 def _call(*command: str | Path) -> None:
@@ -107,20 +135,10 @@ def _call(*command: str | Path) -> None:
         raise NativeError(f"{command[0]} could not build gtrxl's native library: {_first_line(done.stderr)}")
 
 
-def register(library: Path) -> None:
-    """Makes the library's calls known to JAX."""
-    try:
-        loaded = ctypes.CDLL(str(library))
-    except OSError as error:
-        raise NativeError(f"gtrxl's native library cannot be loaded ({error}); remove it to have it built again") from None
-    for target in TARGETS:
-        jax.ffi.register_ffi_target(target, jax.ffi.pycapsule(getattr(loaded, target)), platform="cpu")
-
-
 @functools.cache
-def _fingerprint(compiler: str) -> str:
+def _fingerprint(library: Library, compiler: str) -> str:
     """Of all that decides what is compiled: sources, flags, compiler, JAX's headers, and the processor (`-march=native`)."""
-    texts = [*((HERE / name).read_text() for name in (*SOURCES, *HEADERS)), description.header()]
+    texts = [*(path.read_text() for path in (*library.sources, *library.headers)), description.header()]
     known = [*FLAGS, compiler, jax.lib.__version__, platform.machine(), machine.processor(), *texts]
     return hashlib.sha256("\n".join(known).encode()).hexdigest()[:16]
 
