@@ -218,5 +218,5 @@ def test_one_key_opens_one_door_and_only_where_one_stands():
 
 @pytest.mark.slow
 def test_the_player_solves_every_puzzle():
-    rewards = played(TASK, 600).rewards
-    assert (rewards == 50).any(1).all()
+    rewards = played(TASK, TASK.episode_steps).rewards
+    assert (rewards >= 50).any(1).all()

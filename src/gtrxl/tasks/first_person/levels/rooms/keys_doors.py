@@ -30,8 +30,10 @@ ROWS, COLUMNS = SIDE * (DEEP + 1) + 1, SIDE * (WIDE + 1) + 1
 KEY_REWARD, DOOR_REWARD, GOAL_REWARD = 1.0, 1.0, 50.0
 PLACES = ROOMS * 2
 """Things that can be taken come first among the objects, two for each room; then the fences."""
-CLEAR = 0.98
-"""How far a player stays from the middle of a door that its key is not meant for: the cell before it is 1 away."""
+CLEAR, CLOSE, PATIENCE = 1.04, 0.9, 200
+"""How far a player stays from the middle of a door that its key is not meant for. With what `steer` allows this is a little less
+than 1, the middle of the cell before it, and more than 0.957, where a corner of the door is touched. One that has not found a
+way round after so many steps comes closer."""
 ALL_ROUND = 15
 """Steps in which a player that looks round has seen everything."""
 
@@ -201,7 +203,8 @@ class KeysDoorsPlayer(Shadow):
         others = jnp.zeros_like(free).at[row, column].max(things) & ~targets
         # Other doors that the key would open are passed at a distance: one who brushes against them has wasted it.
         fits = own.locks.shut & (own.locks.colour == own.carried) & (jnp.arange(len(_DOOR_CELLS)) != door)
-        others_fit = Discs(wall=world.scene.wall, place=centre(own.locks.cell), clear=jnp.where(fits, CLEAR, 0.0))
+        clear = jnp.where(memory.steps < PATIENCE, CLEAR, CLOSE)
+        others_fit = Discs(wall=world.scene.wall, place=centre(own.locks.cell), clear=jnp.where(fits, clear, 0.0))
         away = distances((free & ~others) | targets, targets, straight=5, diagonal=7)
         go = steer(world.body, centre(_next(away, here)), around=others_fit)
         return jnp.where(memory.steps < ALL_ROUND, LOOK_ROUND, go)
