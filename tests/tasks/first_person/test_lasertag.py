@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from gtrxl.tasks.episodes import returns
 from gtrxl.tasks.errors import TaskError
 from gtrxl.tasks.first_person.actions import LAB_ACTIONS
 from gtrxl.tasks.first_person.level import LevelState
@@ -29,6 +30,7 @@ from gtrxl.tasks.first_person.opponents.fighters import (
 )
 from gtrxl.tasks.first_person.returning import NEVER, Returning
 from gtrxl.tasks.first_person.scene import FREE
+from gtrxl.tasks.players.scripted import perfect_memory
 from tests.tasks.first_person.playing import blind, moved, one_step, plain, start
 
 FIRE, FORWARD, RIGHT = (jnp.int32(list(LAB_ACTIONS).index(name)) for name in ("fire", "forward", "large look right"))
@@ -315,6 +317,13 @@ def test_the_picture_tells_health_shots_and_who_is_down(begun):
     hurt = seen(hurt=jnp.array([7.0, 0.0]))
     assert (hurt[0, :, 0] > hurt[0, :, 1] + 100).all(), "red at the rim"
     assert seen(down=jnp.array([3, 0], jnp.int32))[:30].max() < 0.6 * full[:30].max(), "dark while one is down"
+
+
+@pytest.mark.slow
+def test_the_player_tags_its_opponent_again_and_again():
+    task = dataclasses.replace(ONE, episode_steps=900)
+    found = returns(task, perfect_memory(task), jax.random.key(0), episodes=8)
+    assert found.mean() > 2, found
 
 
 @pytest.mark.parametrize(("arguments", "line"), [

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from gtrxl.tasks.episodes import returns
 from gtrxl.tasks.errors import TaskError
 from gtrxl.tasks.first_person.actions import LAB_ACTIONS
 from gtrxl.tasks.first_person.land.heights import CLIMB, NEVER, ways_down
@@ -17,6 +18,7 @@ from gtrxl.tasks.first_person.levels.natlab.forage import MAPS, REGROWTH, Forage
 from gtrxl.tasks.first_person.looks.daylight import TIMES, lit_at
 from gtrxl.tasks.first_person.motion import clear_of
 from gtrxl.tasks.first_person.scene import RADIUS, Body
+from gtrxl.tasks.players.scripted import perfect_memory
 from tests.tasks.first_person.playing import blind, built, moved, one_step, plain, start
 
 FORWARD, RIGHT = (jnp.int32(list(LAB_ACTIONS).index(name)) for name in ("forward", "large look right"))
@@ -178,6 +180,14 @@ def test_the_light_of_the_day():
     assert dawn[0] > dawn[2] + 30, "dawn is red"
     assert night.max() < 130, "night is dark"
     assert night[2] > night[0], "and blue"
+
+
+@pytest.mark.slow
+def test_the_player_finds_nearly_all_mushrooms():
+    task = dataclasses.replace(AGAIN, least=9, regrow=0, episode_steps=600)
+    found = returns(task, perfect_memory(task), jax.random.key(0), episodes=8)
+    assert found.mean() > 8, found
+    assert found.max() == 9, "and no more than there are"
 
 
 @pytest.mark.parametrize(("arguments", "line"), [
