@@ -130,7 +130,7 @@ def steps(ground: jax.Array, begin: jax.Array, heading: jax.Array) -> jax.Array:
 def test_a_low_step_is_climbed_a_high_one_is_not_and_down_one_falls(step, passes):
     ground = np.zeros((5, 8), np.float32)
     ground[:, 4:] = step
-    end = np.asarray(steps(ground, np.float32([2.5, 2.5]), np.float32(0)))[-1]
+    end = np.asarray(steps(ground, np.array([2.5, 2.5], np.float32), np.float32(0)))[-1]
     assert end[0] == pytest.approx(6.8 if passes else 3.8, abs=1e-3)
     assert end[1] == pytest.approx(2.5, abs=1e-3)
     if step == -3.0:
