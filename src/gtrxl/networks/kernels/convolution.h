@@ -159,7 +159,9 @@ void convolve_panel(const float* x, const Plane& plane, const Convolution& by, l
   constexpr long ROW = IN_A_ROW<NV>, LINE = IN_A_LINE<NV>;
   const long high = lines.end - lines.begin, count = high * plane.line() - 1;
   const Lines one{lines.begin, lines.begin + 1};  // as if all pixels were in one line
-  if (high >= LINES && plane.W >= LINE && round_up(high, LINES) * round_up(plane.W, LINE) <= round_up(count, ROW))
+  // With one vector every product is a load, and three lines have longer addresses.
+  const long in_lines = round_up(high, LINES) * round_up(plane.W, LINE) * (NV == 1 ? 11 : 10), in_rows = 10 * round_up(count, ROW);
+  if (high >= LINES && plane.W >= LINE && (in_lines <= in_rows || count < ROW))
     return convolve_tiles<F, S, NV, LINES, LINE>(x, plane, by, panel, kernel, finish, lines, plane.W);
   if (count >= ROW) return convolve_tiles<F, S, NV, 1, ROW>(x, plane, by, panel, kernel, finish, one, count);
   if (count >= 4) return convolve_tiles<F, 0, NV, 1, 4>(x, plane, by, panel, kernel, finish, one, count);
