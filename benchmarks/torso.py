@@ -1,7 +1,6 @@
 """How fast do pictures go through the ResNet, beside the same ResNet in PyTorch, and beside what this machine can multiply?
 
     python benchmarks/pixels.py --part torso --out docs/data/torso.json
-    python benchmarks/torso.py docs/data/torso.json        # the tables of docs/measurements.md
 
 Forward, and forward with the gradient of the weights, from bytes to features. Contenders run in turn (`race.py`): ours through
 the native library, ours through XLA, and PyTorch on one thread or all, whichever is faster. Operations are those of the
@@ -24,12 +23,11 @@ import numpy as np
 from gtrxl.networks.vision import ResNet
 from gtrxl.runs.config import CHANNELS
 from limits import MATRICES, machine, matmul, pin, torch_limits
-from race import Contender, Progress, Rules, race, short
+from race import Contender, Progress, Rules, race
+from torso_page import OURS, PARTS, TORCH, XLA, page
 
 SIZES = ((24, 32), (36, 48), (72, 96))
 FEATURES = 256
-OURS, XLA, TORCH = "ours", "ours through XLA", "PyTorch"
-PARTS = {"forward": "forward", "learning": "forward and backward"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,34 +135,6 @@ def run(*, repeats: int, out: Path | None) -> None:
         out.write_text(json.dumps(data, indent=1) + "\n")
 
 
-def page(data: dict[str, Any]) -> str:
-    """The tables as the page has them."""
-    peak = data["peak"]
-    lines = [
-        f"Pictures a second; the matrix-multiply peak of the same run is {short(peak['rate'] / 1e9)} GFLOP/s ({peak['name']},",
-        f"{short(min(peak['rates']) / 1e9)} to {short(max(peak['rates']) / 1e9)}).",
-    ]
-    for part, told in PARTS.items():
-        lines += [
-            "",
-            f"| {told} | ours | slowest to fastest | of the peak | XLA | PyTorch | slowest to fastest | times PyTorch |",
-        ]
-        lines += ["|---|---:|---|---:|---:|---:|---|---:|"]
-        of = [row for row in data["rows"] if row["part"] == part]
-        for case in dict.fromkeys((row["channels"], tuple(row["size"])) for row in of):
-            by_name = {row["name"]: row for row in of if (row["channels"], tuple(row["size"])) == case}
-            mine, xla, theirs = (by_name.get(name) for name in (OURS, XLA, TORCH))
-            cells = [f"{case[0]}, {case[1][0]} x {case[1][1]}", *_rate(mine)]
-            cells += [f"{mine['share_of_matmul_peak']:.0%}".replace("%", " %") if mine else "-", _rate(xla)[0], *_rate(theirs)]
-            cells += [f"{mine['rate'] / theirs['rate']:.1f}" if mine and theirs else "-"]
-            lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
-def _rate(row: dict[str, Any] | None) -> tuple[str, str]:
-    return (short(row["rate"]), f"{short(min(row['rates']))}-{short(max(row['rates']))}") if row else ("-", "-")
-
-
 def _torch() -> Any | None:
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # its threads would go on turning while others are measured
     try:
@@ -174,7 +144,3 @@ def _torch() -> Any | None:
     except ImportError:
         return None
     return torch
-
-
-if __name__ == "__main__":
-    print(page(json.loads(Path(sys.argv[1]).read_text())))

@@ -24,7 +24,7 @@ TORSO = Library(
     targets=("gtrxl_torso", "gtrxl_torso_backward"),
 )
 MOST_KEPT = 2**30
-"""Bytes that a call may keep for its gradient. Of more pictures nothing is kept, and the gradient makes it again: a seventh to a
+"""Bytes that a call may keep for its gradient. Of more pictures nothing is kept, and the gradient makes it again: a tenth to a
 quarter slower (docs/log.md)."""
 
 Otherwise = Callable[[Any, Array], Array]
