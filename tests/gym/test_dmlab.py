@@ -120,7 +120,7 @@ def test_what_is_scored_has_its_own_name():
 @pytest.mark.parametrize(("text", "instead"), [
     ("dmlab:rooms_watermaze", "`gtrxl train rooms_watermaze`"),
     ("dmlab:rooms_collect_good_objects", "`gtrxl train rooms_collect_good_objects`"),
-    ("dmlab:natlab_fixed_large_map", "`gtrxl train lab-reactive`"),
+    ("dmlab:natlab_fixed_large_map", "`gtrxl train natlab_fixed_large_map`"),
     ("dmlab30", "`gtrxl train lab30`"),
     ("dmlab:psychlab_visual_search", "`gtrxl train psychlab_visual_search`"),
     ("dmlab30-memory", "`gtrxl train lab-memory`"),

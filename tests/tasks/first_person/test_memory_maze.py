@@ -8,7 +8,7 @@ import pytest
 
 from gtrxl.tasks import TaskError, make_task
 from gtrxl.tasks.first_person.levels.memory_maze import CONTINUOUS, DISCRETE, MemoryMaze, layout
-from gtrxl.tasks.first_person.scene import COLOURS, PATTERNS, WALL_HEIGHT
+from gtrxl.tasks.first_person.scene import BRIGHT, COLOURS, PATTERNS, WALL_HEIGHT
 from tests.tasks.first_person.walks import blind, journey, moved
 
 TASK = blind(MemoryMaze, size=9)
@@ -100,7 +100,7 @@ def test_landmarks_stand_above_the_walls_and_differ(together):
     for shapes, colours in zip(objects.shape[:, 1:], objects.colour[:, 1:], strict=True):
         assert len(set(shapes)) == len(set(colours)) == 8
     assert len({shapes.tobytes() for shapes in objects.shape}) > 32
-    assert set(np.unique(objects.colour[:, 1:])) == set(range(len(COLOURS)))
+    assert set(np.unique(objects.colour[:, 1:])) == set(range(BRIGHT))
 
 
 def test_numbers_move_as_they_are_named(together):
