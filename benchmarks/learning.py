@@ -48,7 +48,7 @@ ROOMS = (
     "trial_steps=60,episode_steps=240,height=24,width=32"
 )
 """An object is seen in one room and says which way to go in the next: a T-maze in pictures."""
-SMALL_EYES = ("--net.channels", "tiny", "--net.memory", "64", "--discount", "0.97", "--steps", "1500000", "--reports", "60")
+SMALL_EYES = ("--net.channels", "tiny", "--net.memory", "64", "--discount", "0.97", "--steps", "1500000")
 
 SETS: dict[str, list[Planned]] = {
     "first": [Planned("grid-numpad", "gtrxl-gru", seed) for seed in range(10)],
