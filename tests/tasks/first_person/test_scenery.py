@@ -10,7 +10,7 @@ from gtrxl.tasks.first_person.actions import Command
 from gtrxl.tasks.first_person.looks import everyday, shapes
 from gtrxl.tasks.first_person.looks.materials import PAINT
 from gtrxl.tasks.first_person.motion import walk
-from gtrxl.tasks.first_person.parts.carried import corner_square
+from gtrxl.tasks.first_person.overlay import corner_square
 from gtrxl.tasks.first_person.render import render
 from gtrxl.tasks.first_person.rooms import facing, paint, room, standing
 from gtrxl.tasks.first_person.scene import COLOURS, FREE, GLASS, SHAPES, Scene

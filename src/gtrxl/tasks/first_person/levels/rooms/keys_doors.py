@@ -16,7 +16,7 @@ from gtrxl.tasks.first_person.level import Level, LevelState, Verdict, World, se
 from gtrxl.tasks.first_person.levels.rooms.puzzle import EMPTY, GOAL, KEY, LOCKED, ONE, OTHER, ROOMS, SIDE, SOLID, Puzzle, puzzle
 from gtrxl.tasks.first_person.mazes import UNREACHED, distances
 from gtrxl.tasks.first_person.motion import touching
-from gtrxl.tasks.first_person.parts.carried import corner_square
+from gtrxl.tasks.first_person.overlay import corner_square
 from gtrxl.tasks.first_person.parts.locks import NOTHING, Locks
 from gtrxl.tasks.first_person.rooms import any_heading, facing, standing
 from gtrxl.tasks.first_person.scene import COLOURS, FREE, GLASS, SHAPES, Objects, Scene, carpet, cell_of, centre
