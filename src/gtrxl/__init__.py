@@ -54,7 +54,7 @@ register()
 
 def __getattr__(name: str) -> Any:
     """Public names are imported when they are first used, so that what needs no JAX does not wait for it."""
-    if name in _ROOMS:
+    if name in _ROOMS or name == "torch":  # an extra; not in `__all__`, which a plain install must be able to import
         return importlib.import_module(f"gtrxl.{name}")
     if name in _HOMES:
         return getattr(importlib.import_module(f"gtrxl.{_HOMES[name]}"), name)

@@ -1,0 +1,185 @@
+"""What joins a submodule's output to the stream that passes it by: the paper's five gates, and the plain sum.
+
+N rows, D width, L layers. The formulas are those of `gtrxl.cores.gates`. A gate's parameters are of L layers at once; `join`
+takes one layer's.
+"""
+
+import abc
+from typing import Any, ClassVar, NamedTuple, cast
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from gtrxl import names
+from gtrxl.cores import gates as jax_gates
+from gtrxl.cores.errors import CoreError
+from gtrxl.torch.cores.layers import Stacked, filled, uniform
+
+
+class NoWeights(NamedTuple):
+    """Of a gate that has none."""
+
+
+class OneMatrix(NamedTuple):
+    """W_g."""
+
+    w_g: Tensor
+
+
+class OneMatrixAndBias(NamedTuple):
+    """W_g and b_g."""
+
+    w_g: Tensor
+    b_g: Tensor
+
+
+class SigTanhWeights(NamedTuple):
+    """W_g and U_g side by side, and b_g."""
+
+    wu_g: Tensor
+    b_g: Tensor
+
+
+class GRUWeights(NamedTuple):
+    """W_r, W_z, W_g side by side; U_r, U_z side by side; U_g; b_g."""
+
+    w_rzg: Tensor
+    u_rz: Tensor
+    u_g: Tensor
+    b_g: Tensor
+
+
+class Gate(Stacked, abc.ABC):
+    """g(x, y) of L layers. `wide` are its matrices, D times so many D; the rest follows from `Weights`."""
+
+    closes: ClassVar[bool] = True
+    first_bias: ClassVar[float | None] = None
+    wide: ClassVar[dict[str, int]] = {}
+
+    def __init__(self, d_model: int, *, layers: int, bias: float | None, variance: float, device: Any = None):
+        super().__init__()
+        self._layers = layers
+        for name in self.Weights._fields:
+            if name == "b_g":
+                first = self.first_bias or 0.0 if bias is None else bias
+                self.b_g = filled(layers, d_model, value=first, device=device)
+            else:
+                size = layers, d_model, self.wide[name] * d_model
+                setattr(self, name, uniform(*size, fan_in=d_model, variance=variance, device=device))
+
+    def unbound(self) -> list[Any]:
+        """The weights layer by layer."""
+        return super().unbound() if self.Weights._fields else [NoWeights()] * self._layers
+
+    @staticmethod
+    @abc.abstractmethod
+    def join(weights: Any, *, skip: Float[Tensor, "N D"], update: Float[Tensor, "N D"]) -> Float[Tensor, "N D"]:
+        """`skip` is x, the stream; `update` is y, the submodule's output."""
+
+
+class ResidualGate(Gate):
+    """No gate: x + y. TrXL and TrXL-I."""
+
+    closes = False
+    Weights = NoWeights
+
+    @staticmethod
+    def join(weights: Any, *, skip: Float[Tensor, "N D"], update: Float[Tensor, "N D"]) -> Float[Tensor, "N D"]:
+        """x + y."""
+        return skip + update
+
+
+class InputGate(Gate):
+    """sigmoid(W_g x) * x + y. The paper gives it no bias."""
+
+    Weights = OneMatrix
+    wide: ClassVar[dict[str, int]] = {"w_g": 1}
+
+    @staticmethod
+    def join(weights: OneMatrix, *, skip: Float[Tensor, "N D"], update: Float[Tensor, "N D"]) -> Float[Tensor, "N D"]:
+        """sigmoid(W_g x) * x + y."""
+        return torch.addcmul(update, torch.sigmoid(skip @ weights.w_g), skip)
+
+
+class OutputGate(Gate):
+    """x + sigmoid(W_g x - b_g) * y."""
+
+    first_bias = 1.0
+    Weights = OneMatrixAndBias
+    wide: ClassVar[dict[str, int]] = {"w_g": 1}
+
+    @staticmethod
+    def join(weights: OneMatrixAndBias, *, skip: Float[Tensor, "N D"], update: Float[Tensor, "N D"]) -> Float[Tensor, "N D"]:
+        """x + sigmoid(W_g x - b_g) * y."""
+        return torch.addcmul(skip, torch.sigmoid(torch.addmm(weights.b_g, skip, weights.w_g, beta=-1)), update)
+
+
+class HighwayGate(Gate):
+    """s * x + (1 - s) * y with s = sigmoid(W_g x + b_g)."""
+
+    first_bias = 1.0
+    Weights = OneMatrixAndBias
+    wide: ClassVar[dict[str, int]] = {"w_g": 1}
+
+    @staticmethod
+    def join(weights: OneMatrixAndBias, *, skip: Float[Tensor, "N D"], update: Float[Tensor, "N D"]) -> Float[Tensor, "N D"]:
+        """y + s * (x - y)."""
+        return torch.lerp(update, skip, torch.sigmoid(torch.addmm(weights.b_g, skip, weights.w_g)))
+
+
+class SigTanhGate(Gate):
+    """x + sigmoid(W_g y - b_g) * tanh(U_g y)."""
+
+    first_bias = 1.0
+    Weights = SigTanhWeights
+    wide: ClassVar[dict[str, int]] = {"wu_g": 2}
+
+    @staticmethod
+    def join(weights: SigTanhWeights, *, skip: Float[Tensor, "N D"], update: Float[Tensor, "N D"]) -> Float[Tensor, "N D"]:
+        """x + sigmoid(W_g y - b_g) * tanh(U_g y)."""
+        opening, content = (update @ weights.wu_g).chunk(2, dim=1)
+        return torch.addcmul(skip, torch.sigmoid(opening - weights.b_g), torch.tanh(content))
+
+
+class GRUGate(Gate):
+    """(1 - z) * x + z * h with r = sigmoid(W_r y + U_r x), z = sigmoid(W_z y + U_z x - b_g), h = tanh(W_g y + U_g (r * x))."""
+
+    first_bias = 2.0
+    Weights = GRUWeights
+    wide: ClassVar[dict[str, int]] = {"w_rzg": 3, "u_rz": 2, "u_g": 1}
+
+    @staticmethod
+    def join(weights: GRUWeights, *, skip: Float[Tensor, "N D"], update: Float[Tensor, "N D"]) -> Float[Tensor, "N D"]:
+        """x + z * (h - x)."""
+        size = skip.shape[1]
+        y_rz, y_g = (update @ weights.w_rzg).split((2 * size, size), dim=1)
+        r, z = torch.addmm(y_rz, skip, weights.u_rz).chunk(2, dim=1)
+        r, z = torch.sigmoid(r), torch.sigmoid(z - weights.b_g)
+        return torch.lerp(skip, torch.tanh(torch.addmm(y_g, r * skip, weights.u_g)), z)
+
+
+def bias_by_depth(gate: type[Gate], layers: int) -> float | None:
+    """A first b_g for a stack of so many layers, as in `gtrxl.cores.gates.bias_by_depth`, which takes the same two attributes."""
+    return jax_gates.bias_by_depth(cast(Any, gate), layers)
+
+
+GATES: dict[str, type[Gate]] = {
+    "none": ResidualGate,
+    "input": InputGate,
+    "output": OutputGate,
+    "highway": HighwayGate,
+    "sigtanh": SigTanhGate,
+    "gru": GRUGate,
+}
+"""Gates by the names of `gtrxl.cores.gates.GATES`."""
+
+
+def find_gate(gate: Any) -> type[Gate]:
+    """A gate by its name in `GATES`, or the class itself."""
+    if isinstance(gate, type) and issubclass(gate, Gate):
+        return gate
+    if not isinstance(gate, str) or gate not in GATES:
+        near = names.meant(gate, GATES) if isinstance(gate, str) else ""
+        raise CoreError(f"gate must be one of {', '.join(GATES)}, or a class built on gtrxl.torch.Gate, got {gate!r}{near}")
+    return GATES[gate]

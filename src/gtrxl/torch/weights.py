@@ -1,0 +1,173 @@
+"""Weights and states to and from JAX, and out of the safetensors that `gtrxl export` writes.
+
+The names are those of `gtrxl.evaluation.export.named` without the agent around the core: `blocks.attention.w_qkv`.
+"""
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import torch
+from torch import Tensor
+
+from gtrxl import cores as jax_cores
+from gtrxl.cores import gates as jax_gates
+from gtrxl.cores.errors import CoreError
+from gtrxl.torch.cores.catalogue import TWINS
+from gtrxl.torch.cores.contract import Core, check_weights
+from gtrxl.torch.cores.gates import GATES
+from gtrxl.torch.cores.markov import Markov, NoState
+from gtrxl.torch.cores.memory import Memory
+from gtrxl.torch.cores.recurrent import GRUState, LSTMState, Recurrent
+from gtrxl.torch.cores.transformer import Transformer
+
+PREFIX = "core."
+"""Of a core's arrays among those of an agent."""
+
+
+def from_jax(core: jax_cores.Core, *, device: Any = None) -> Core:
+    """The twin of a core of `gtrxl.cores`, with its weights."""
+    kind = TWINS.get(type(core))
+    if kind is None:
+        names = ", ".join(twin.__name__ for twin in TWINS)
+        raise CoreError(f"the core must be one of {names}, got {type(core).__name__}; write its twin on gtrxl.torch.Core")
+    module = kind(core.input_size, device=device, **_arguments_in_jax(core))
+    module.load_state_dict({name: _tensor(array) for name, array in _named(core).items()})
+    return module
+
+
+def to_jax(module: Core) -> Any:
+    """The core of `gtrxl.cores` that has this module's weights."""
+    kind = next((kind for kind, twin in TWINS.items() if twin is type(module)), None)
+    if kind is None:
+        names = ", ".join(twin.__name__ for twin in TWINS.values())
+        raise CoreError(f"the module must be one of {names} of gtrxl.torch, got {type(module).__name__}")
+    arguments = _arguments(module)
+    like = eqx.filter_eval_shape(lambda key: kind(module.input_size, key=key, **arguments), jax.random.key(0))
+    weights = module.state_dict()
+
+    def filled(where: Any, leaf: Any) -> Any:
+        return jnp.asarray(weights[_name(where)].detach().float().cpu().numpy()) if hasattr(leaf, "shape") else leaf
+
+    return jax.tree_util.tree_map_with_path(filled, like)
+
+
+def core_weights(arrays: Mapping[str, Any], *, prefix: str = PREFIX) -> dict[str, Tensor]:
+    """Of an agent's arrays those of its core, by their names in the core: what `load_state_dict` takes.
+
+    `arrays` are what `safetensors` reads, as tensors or NumPy arrays; where none begins with `prefix` they are taken as they are.
+    """
+    inside = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+    return {name: _tensor(array) for name, array in (inside or arrays).items()}
+
+
+def load_core(module: Core, path: str | os.PathLike[str], *, prefix: str = PREFIX) -> Core:
+    """The module with the weights of a file that `gtrxl export` or `safetensors.torch.save_file` wrote."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        arrays = load_file(path)
+    except (OSError, SafetensorError) as error:
+        said = next(iter(str(error).splitlines()), type(error).__name__)
+        raise CoreError(f"cannot read weights from {os.fspath(path)}: {said}; `gtrxl export RUN` writes such a file") from None
+    weights = core_weights(arrays, prefix=prefix)
+    check_weights(module, weights, of=os.fspath(path))
+    module.load_state_dict(weights)
+    return module
+
+
+def state_from_jax(state: Any, *, device: Any = None) -> Any:
+    """A plain state of `gtrxl.cores`, with the streams in front (`gtrxl.Streams`), as the twin's."""
+    records = {jax_cores.Memory: Memory, jax_cores.LSTMState: LSTMState, jax_cores.GRUState: GRUState, jax_cores.NoState: NoState}
+    record = records.get(type(state))
+    if record is None:
+        raise CoreError(f"state must be a plain one of gtrxl.cores, got {type(state).__name__}; core.plain gives it")
+    parts = {name: _tensor(getattr(state, name)).to(device) for name in record._fields}
+    return record(**{name: part if part.is_floating_point() else part.long() for name, part in parts.items()})
+
+
+def state_to_jax(state: Any) -> Any:
+    """A plain state as one of `gtrxl.cores`, with the streams in front."""
+    records = {Memory: jax_cores.Memory, LSTMState: jax_cores.LSTMState, GRUState: jax_cores.GRUState, NoState: jax_cores.NoState}
+    record = records.get(type(state))
+    if record is None:
+        raise CoreError(f"state must be a plain one, got {type(state).__name__}; core.plain gives it")
+    return record(**{name: _array(part) for name, part in state._asdict().items()})
+
+
+def _arguments_in_jax(core: Any) -> dict[str, Any]:
+    """With which the class makes a core of these sizes."""
+    if isinstance(core, jax_cores.Transformer):
+        attention = core.blocks.attention
+        gate = next((name for name, kind in jax_gates.GATES.items() if kind is type(core.blocks.gate_1)), None)
+        if gate is None:
+            kind = type(core.blocks.gate_1).__name__
+            raise CoreError(f"gate must be one of {', '.join(GATES)} to have a twin, got {kind}; write it on gtrxl.torch.Gate")
+        return {
+            "d_model": core.output_size,
+            "layers": core.layers,
+            "heads": attention.u.shape[1],
+            "head_dim": attention.u.shape[2],
+            "mlp": core.blocks.mlp.first.bias.shape[1],
+            "memory": core.memory,
+            "gate": gate,
+            "norm_inputs": core.blocks.norm_inputs,
+            "dtype": core.dtype,
+        }
+    if isinstance(core, jax_cores.Markov):
+        return {"d_model": core.output_size, "layers": len(core.linears), "dtype": core.dtype}
+    return {"d_model": core.width, "layers": len(core.cells), "skip": core.skip, "dtype": core.dtype}
+
+
+def _arguments(module: Any) -> dict[str, Any]:
+    if isinstance(module, Transformer):
+        gate = next((name for name, kind in GATES.items() if kind is type(module.blocks.gate_1)), None)
+        if gate is None:
+            kind = type(module.blocks.gate_1).__name__
+            raise CoreError(f"gate must be one of {', '.join(GATES)} to have a twin in JAX, got {kind}")
+        return {
+            "d_model": module.output_size,
+            "layers": module.layers,
+            "heads": module.heads,
+            "head_dim": module.head_dim,
+            "mlp": module.blocks.mlp.first.bias.shape[1],
+            "memory": module.memory,
+            "gate": gate,
+            "norm_inputs": module.blocks.norm_inputs,
+            "dtype": module.dtype,
+        }
+    if isinstance(module, Markov):
+        return {"d_model": module.output_size, "layers": len(module.linears), "dtype": module.dtype}
+    assert isinstance(module, Recurrent)
+    return {"d_model": module.width, "layers": len(module.cells), "skip": module.skip, "dtype": module.dtype}
+
+
+def _named(core: Any) -> dict[str, Any]:
+    leaves, _ = jax.tree_util.tree_flatten_with_path(core)
+    return {_name(where): leaf for where, leaf in leaves if hasattr(leaf, "shape")}
+
+
+def _name(where: Any) -> str:
+    return jax.tree_util.keystr(where, simple=True, separator=".")
+
+
+def _tensor(array: Any) -> Tensor:
+    if isinstance(array, Tensor):
+        return array
+    if array.dtype == jnp.bfloat16:  # which NumPy knows by name only
+        return torch.from_numpy(np.array(array, np.float32)).bfloat16()
+    return torch.from_numpy(np.array(array))
+
+
+def _array(tensor: Tensor) -> jax.Array:
+    tensor = tensor.detach().cpu()
+    if not tensor.is_floating_point():
+        return jnp.asarray(tensor.int().numpy())
+    if tensor.dtype == torch.bfloat16:
+        return jnp.asarray(tensor.float().numpy(), jnp.bfloat16)
+    return jnp.asarray(tensor.float().numpy())
