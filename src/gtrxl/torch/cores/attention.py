@@ -9,13 +9,15 @@ and it is visible if 0 <= d <= horizon_t. Heads lie in front of streams: then al
 one product for each head, and products with keys and values one for each head of each stream, without copies in between.
 """
 
+import functools
 import math
 from typing import Any, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.nn import functional
 
 from gtrxl.torch.cores.layers import NORM_EPSILON, Stacked, filled, uniform
 
@@ -62,12 +64,12 @@ def position_keys(weights: AttentionWeights, code: Float[Tensor, "P D"]) -> Floa
 
 def standardise(x: Float[Tensor, "*n D"]) -> Float[Tensor, "*n D"]:
     """Zero mean and unit variance along the last axis: layer norm before its scale and offset."""
-    return F.layer_norm(x, x.shape[-1:], eps=NORM_EPSILON)
+    return functional.layer_norm(x, x.shape[-1:], eps=NORM_EPSILON)
 
 
 def normed(x: Float[Tensor, "*n D"], norm: Any) -> Float[Tensor, "*n D"]:
     """Layer norm along the last axis."""
-    return F.layer_norm(x, x.shape[-1:], norm.scale, norm.offset, eps=NORM_EPSILON)
+    return functional.layer_norm(x, x.shape[-1:], norm.scale, norm.offset, eps=NORM_EPSILON)
 
 
 class Folded(NamedTuple):
@@ -90,13 +92,47 @@ def project(x: Float[Tensor, "N D"], weight: Float[Tensor, "D W"], bias: Float[T
     return x @ weight if bias is None else torch.addmm(bias, x, weight)
 
 
+class Window(NamedTuple):
+    """What every layer of an unroll shares: the keys that each query must not see, and into how many blocks the segment is cut.
+
+    A segment long against the memory is cut into blocks that look at their own window of keys only, as if each were a stream: the
+    cost then grows with T and not with its square. C steps of a block, G = B * blocks of them.
+    """
+
+    hidden: Bool[Tensor, "G C C_plus_M"]
+    blocks: int
+
+
+def window(horizon: Int[Tensor, "B T"], *, memory: int, head_dim: int) -> Window:
+    """Of steps that see themselves and `horizon` steps before."""
+    steps = horizon.shape[1]
+    blocks = block_count(steps, memory=memory, head_dim=head_dim)
+    length = -(-steps // blocks)
+    # Steps that are not there see themselves and are dropped.
+    cut = functional.pad(horizon, (0, blocks * length - steps)).view(-1, length)
+    at = torch.arange(memory + length, device=horizon.device)
+    distance = at[memory:, None] - at[None, :]
+    return Window((distance < 0) | (distance > cut[..., None]), blocks)
+
+
+@functools.lru_cache(maxsize=256)
+def block_count(steps: int, *, memory: int, head_dim: int) -> int:
+    """Into how many blocks to cut a segment: N blocks of C = T / N steps handle N C (C + M) scores and copy N (C + M) K keys."""
+
+    def cost(blocks: int) -> int:
+        length = -(-steps // blocks)
+        return blocks * (length + memory) * (length + head_dim)
+
+    return min(range(1, steps + 1), key=cost)
+
+
 def attention(
     segment: Float[Tensor, "B T D"],
     memory: Float[Tensor, "B M D"],
     weights: AttentionWeights,
     norm: Any,
     *,
-    hidden: Bool[Tensor, "B T S"],
+    window: Window,
     code: Float[Tensor, "P D"],
 ) -> Float[Tensor, "B*T D"]:
     """Every step of each segment attends to [memory, segment], both normalised by `norm` if there is one."""
@@ -108,7 +144,7 @@ def attention(
         segment, memory = standardise(segment), standardise(memory)
     qkv = project(segment.reshape(-1, size), *projection)
     if steps == 1:
-        return _single(qkv, memory, weights, projection, hidden=hidden[:, 0], code=code)
+        return _single(qkv, memory, weights, projection, hidden=window.hidden[:, 0], code=code)
     bias = projection.bias
     kv = project(memory.reshape(-1, size), projection.weight[:, inner:], None if bias is None else bias[inner:])
     q, kv_now = qkv.split((inner, 2 * inner), dim=1)
@@ -117,7 +153,7 @@ def attention(
         0
     )  # [H, B, S, K]
     qu, qv = q + weights.u[:, None, None], q + weights.v[:, None, None]
-    attended = attend(qu, qv, k, v, position_keys(weights, code), hidden)
+    attended = attend(qu, qv, k, v, position_keys(weights, code), window)
     return attended.permute(1, 2, 0, 3).reshape(-1, inner) @ weights.w_o
 
 
@@ -137,16 +173,16 @@ def _single(
     _, w_k, w_v = projection.weight.view(-1, 3, heads, head_dim).unbind(1)
     qu, qv = q + weights.u, q + weights.v
     before = torch.einsum("bhk,dhk->bhd", qu, w_k) @ memory.mT
-    if projection.bias is not None:
-        _, b_k, b_v = projection.bias.view(3, heads, head_dim).unbind(0)
-        before = before + (qu * b_k).sum(dim=-1, keepdim=True)
+    biases = None if projection.bias is None else projection.bias.view(3, heads, head_dim)
+    if biases is not None:
+        before = before + (qu * biases[1]).sum(dim=-1, keepdim=True)
     content = torch.cat([before, (qu * k).sum(dim=-1, keepdim=True)], dim=-1)
     position = torch.einsum("bhk,dhk->bhd", qv, weights.w_r.view(-1, heads, head_dim)) @ code.T
     scores = ((content + position) / math.sqrt(head_dim)).masked_fill(hidden[:, None], -math.inf)
     past, present = scores.softmax(dim=-1).split((memory.shape[1], 1), dim=-1)
     attended = torch.einsum("bhd,dhk->bhk", past @ memory, w_v) + present * v
-    if projection.bias is not None:
-        attended = attended + past.sum(dim=-1, keepdim=True) * b_v
+    if biases is not None:
+        attended = attended + past.sum(dim=-1, keepdim=True) * biases[2]
     return attended.flatten(1) @ weights.w_o
 
 
@@ -156,10 +192,10 @@ def attend(
     k: Float[Tensor, "H B S K"],
     v: Float[Tensor, "H B S K"],
     r: Float[Tensor, "H P K"],
-    hidden: Bool[Tensor, "B T S"],
+    window: Window,
 ) -> Float[Tensor, "H B T K"]:
     """Softmax attention of queries with their biases added (q + u, q + v) to keys, values and position keys."""
-    found: Any = _Attend.apply(qu, qv, k, v, r, hidden)
+    found: Any = _Attend.apply(qu, qv, k, v, r, *window)
     return found[0]
 
 
@@ -167,49 +203,71 @@ class _Attend(torch.autograd.Function):
     """Its derivative is written out: it keeps the weights and nothing else of their size."""
 
     @staticmethod
-    def forward(qu: Tensor, qv: Tensor, k: Tensor, v: Tensor, r: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
-        (heads, streams, steps, width), keys, distances = qu.shape, k.shape[2], r.shape[1]
+    def forward(qu: Tensor, qv: Tensor, k: Tensor, v: Tensor, r: Tensor, hidden: Tensor, blocks: int) -> tuple[Tensor, ...]:
+        (heads, streams, steps, width), distances = qu.shape, r.shape[1]
+        group, length, keys = hidden.shape
         scale = 1 / math.sqrt(width)
-        position = torch.bmm(qv.reshape(heads, -1, width), r.mT)
+        qu, qv = _cut(qu, blocks, length), _cut(qv, blocks, length)
+        k, v = _windows(k, blocks, length, keys), _windows(v, blocks, length, keys)
+        position = torch.bmm(qv.view(heads, -1, width), r.mT)
         # By distance to by key: row t moves t places right, which is a view. Places outside the window hold other rows' scores.
-        shifted = position.as_strided((heads * streams, steps, keys), (steps * distances, distances - 1, 1))
-        scores = torch.baddbmm(shifted, _flat(qu), _flat(k).mT, beta=scale, alpha=scale)
-        scores.view(heads, streams, steps, keys).masked_fill_(hidden, -math.inf)
+        shifted = position.as_strided((heads * group, length, keys), (length * distances, distances - 1, 1))
+        scores = torch.baddbmm(shifted, qu, k.mT, beta=scale, alpha=scale)
+        scores.view(heads, group, length, keys).masked_fill_(hidden, -math.inf)
         weights = scores.softmax(dim=-1)
-        return torch.bmm(weights, _flat(v)).view(heads, streams, steps, width), weights
+        attended = torch.bmm(weights, v).view(heads, streams, -1, width)[:, :, :steps]
+        return attended, qu, qv, k, v, weights
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        qu, qv, k, v, r, _ = inputs
-        _, weights = output
-        ctx.mark_non_differentiable(weights)
-        ctx.save_for_backward(qu, qv, k, v, r, weights)
+        _, *kept = output
+        ctx.mark_non_differentiable(*kept)
+        ctx.save_for_backward(inputs[4], *kept)
+        ctx.shapes = inputs[0].shape, inputs[2].shape, inputs[6]
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *gradients: Any) -> Any:
-        qu, qv, k, v, r, weights = ctx.saved_tensors
-        (heads, streams, steps, width), keys, distances = qu.shape, k.shape[2], r.shape[1]
+        r, qu, qv, k, v, weights = ctx.saved_tensors
+        (heads, streams, steps, width), of_keys, blocks = ctx.shapes
+        (batch, length, keys), distances = weights.shape, r.shape[1]
         scale = 1 / math.sqrt(width)
-        d_attended = _flat(gradients[0])
+        d_attended = _cut(gradients[0], blocks, length)
         d_v = torch.bmm(weights.mT, d_attended)
-        d_scores = torch._softmax_backward_data(torch.bmm(d_attended, _flat(v).mT), weights, -1, weights.dtype)
-        d_qu = torch.bmm(d_scores, _flat(k)).mul_(scale)
-        d_k = torch.bmm(d_scores.mT, _flat(qu)).mul_(scale)
+        d_scores = torch._softmax_backward_data(torch.bmm(d_attended, v.mT), weights, -1, weights.dtype)
+        d_qu = torch.bmm(d_scores, k).mul_(scale)
+        d_k = torch.bmm(d_scores.mT, qu).mul_(scale)
         # By key to by distance: row t moves t places left. Scores outside the window have no gradient.
-        d_position = d_scores.as_strided((heads * streams, steps, distances), (steps * keys, keys + 1, 1))
-        d_position = d_position.reshape(heads, streams * steps, distances)
+        d_position = d_scores.as_strided((batch, length, distances), (length * keys, keys + 1, 1))
+        d_position = d_position.reshape(heads, -1, distances)
         d_qv = torch.bmm(d_position, r).mul_(scale)
-        d_r = torch.bmm(d_position.mT, qv.reshape(heads, -1, width)).mul_(scale)
-        return d_qu.view_as(qu), d_qv.view_as(qv), d_k.view_as(k), d_v.view_as(v), d_r, None
+        d_r = torch.bmm(d_position.mT, qv.view(heads, -1, width)).mul_(scale)
+        d_qu, d_qv = (of.view(heads, streams, -1, width)[:, :, :steps] for of in (d_qu, d_qv))
+        d_k, d_v = (_joined(of, blocks, length, of_keys) for of in (d_k, d_v))
+        return d_qu, d_qv, d_k, d_v, d_r, None, None
 
 
-def _flat(x: Float[Tensor, "H B N K"]) -> Float[Tensor, "H*B N K"]:
-    return x.reshape(-1, *x.shape[2:])
+def _cut(x: Float[Tensor, "H B T K"], blocks: int, length: int) -> Float[Tensor, "H*G C K"]:
+    """The steps of each block."""
+    spare = blocks * length - x.shape[2]
+    return (functional.pad(x, (0, 0, 0, spare)) if spare else x).reshape(-1, length, x.shape[3])
 
 
-def hidden_keys(horizon: Int[Tensor, "B T"], *, memory: int) -> Bool[Tensor, "B T S"]:
-    """Which key each query must not see: all but itself and `horizon` steps before it."""
-    steps = horizon.shape[1]
-    at = torch.arange(memory + steps, device=horizon.device)
-    distance = at[memory:, None] - at[None, :]
-    return (distance < 0) | (distance > horizon[..., None])
+def _windows(x: Float[Tensor, "H B S K"], blocks: int, length: int, keys: int) -> Float[Tensor, "H*G C_plus_M K"]:
+    """The keys that each block may look at."""
+    if blocks == 1:
+        return x.reshape(-1, keys, x.shape[3])
+    spare = (blocks - 1) * length + keys - x.shape[2]
+    return functional.pad(x, (0, 0, 0, spare)).unfold(2, keys, length).mT.reshape(-1, keys, x.shape[3])
+
+
+def _joined(x: Float[Tensor, "H*G C_plus_M K"], blocks: int, length: int, shape: tuple[int, ...]) -> Float[Tensor, "H B S K"]:
+    """The gradient of keys from those of the windows, in which a key may lie more than once."""
+    if blocks == 1:
+        return x.view(shape)
+    heads, streams, total, width = shape
+    keys = x.shape[1]
+    found = x.new_zeros(heads, streams, (blocks - 1) * length + keys, width)
+    for block, part in enumerate(x.view(heads, streams, blocks, keys, width).unbind(2)):
+        found[:, :, block * length : block * length + keys] += part
+    return found[:, :, :total]

@@ -1,6 +1,6 @@
 """One transformer layer: attention and MLP, with the norm and the gate where each variant puts them.
 
-B streams, T steps, M memory slots, S = M + T keys, P = M + 1 distances, L layers, D width, F MLP width, N rows.
+B streams, T steps, M memory slots, P = M + 1 distances, L layers, D width, F MLP width, N rows.
 """
 
 from typing import Any, NamedTuple
@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from gtrxl.torch.cores.attention import Attention, AttentionWeights, attention, normed
+from gtrxl.torch.cores.attention import Attention, AttentionWeights, Window, attention, normed
 from gtrxl.torch.cores.gates import Gate
 from gtrxl.torch.cores.layers import LayerNorm, Linear
 
@@ -78,6 +78,7 @@ class Block(nn.Module):
         self.gate_1 = gate(d_model, bias=gate_bias, **drawn)
         self.gate_2 = gate(d_model, bias=gate_bias, **drawn)
         self.norm_inputs = norm_inputs
+        self._gate = gate
 
     def unbound(self, dtype: torch.dtype) -> list[LayerWeights]:
         """The weights layer by layer, in this type."""
@@ -100,17 +101,17 @@ class Block(nn.Module):
         memory: Float[Tensor, "B M D"],
         weights: LayerWeights,
         *,
-        hidden: Bool[Tensor, "B T S"],
+        window: Window,
         code: Float[Tensor, "P D"],
     ) -> Float[Tensor, "B T D"]:
         """E^(l) from E^(l-1) and M^(l-1), with one layer's weights."""
         norm = weights.norm_1 if self.norm_inputs else None
-        attended = attention(segment, memory, weights.attention, norm, hidden=hidden, code=code)
+        attended = attention(segment, memory, weights.attention, norm, window=window, code=code)
         return self.join(segment.reshape(attended.shape), attended, weights).view(segment.shape)
 
     def join(self, x: Float[Tensor, "N D"], attended: Float[Tensor, "N D"], weights: LayerWeights) -> Float[Tensor, "N D"]:
         """What follows the attention, step by step."""
-        first, second = self.gate_1.join, self.gate_2.join
+        first = second = self._gate.join
         if self.norm_inputs:
             y = first(weights.gate_1, skip=x, update=torch.relu(attended))
             return second(weights.gate_2, skip=y, update=torch.relu(_mlp(normed(y, weights.norm_2), weights.mlp)))

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, NamedTuple, cast
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from gtrxl import names
 from gtrxl.cores import gates as jax_gates
@@ -152,11 +153,52 @@ class GRUGate(Gate):
     @staticmethod
     def join(weights: GRUWeights, *, skip: Float[Tensor, "N D"], update: Float[Tensor, "N D"]) -> Float[Tensor, "N D"]:
         """x + z * (h - x)."""
-        size = skip.shape[1]
-        y_rz, y_g = (update @ weights.w_rzg).split((2 * size, size), dim=1)
-        r, z = torch.addmm(y_rz, skip, weights.u_rz).chunk(2, dim=1)
-        r, z = torch.sigmoid(r), torch.sigmoid(z - weights.b_g)
-        return torch.lerp(skip, torch.tanh(torch.addmm(y_g, r * skip, weights.u_g)), z)
+        if torch.is_grad_enabled():
+            found: Any = _GRUJoin.apply(skip, update, *weights)
+            return found[0]
+        return _gru_join(skip, update, *weights)[0]
+
+
+def _gru_join(x: Tensor, y: Tensor, w_rzg: Tensor, u_rz: Tensor, u_g: Tensor, b_g: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The output, r and z side by side, and h."""
+    size = x.shape[1]
+    y_rz, y_g = (y @ w_rzg).split((2 * size, size), dim=1)
+    rz = torch.addmm(y_rz, x, u_rz)
+    rz[:, size:].sub_(b_g)
+    r, z = rz.sigmoid_().chunk(2, dim=1)
+    h = torch.addmm(y_g, r * x, u_g).tanh_()
+    return torch.lerp(x, h, z), rz, h
+
+
+class _GRUJoin(torch.autograd.Function):
+    """Its derivative is written out: six products, and as few passes over what lies between them as there can be."""
+
+    @staticmethod
+    def forward(x: Tensor, y: Tensor, w_rzg: Tensor, u_rz: Tensor, u_g: Tensor, b_g: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return _gru_join(x, y, w_rzg, u_rz, u_g, b_g)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        _, rz, h = output
+        ctx.mark_non_differentiable(rz, h)
+        ctx.save_for_backward(*inputs[:5], rz, h)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        x, y, w_rzg, u_rz, u_g, rz, h = ctx.saved_tensors
+        (gradient, *_), size = gradients, x.shape[1]
+        r, z = rz.chunk(2, dim=1)
+        d_h = gradient * z
+        d_x = gradient - d_h
+        d_g = torch.ops.aten.tanh_backward(d_h, h)
+        d_rx = d_g @ u_g.mT
+        d_rz = torch.cat([d_rx * x, gradient * (h - x)], dim=1)
+        d_rz = torch.ops.aten.sigmoid_backward(d_rz, rz)
+        d_x = torch.addcmul(d_x, d_rx, r).addmm_(d_rz, u_rz.mT)
+        d_rzg = torch.cat([d_rz, d_g], dim=1)
+        d_b = d_rz[:, size:].sum(dim=0).neg()
+        return d_x, d_rzg @ w_rzg.mT, y.mT @ d_rzg, x.mT @ d_rz, (r * x).mT @ d_g, d_b
 
 
 def bias_by_depth(gate: type[Gate], layers: int) -> float | None:

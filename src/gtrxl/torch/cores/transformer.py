@@ -12,7 +12,7 @@ from torch import Tensor
 
 from gtrxl.cores.errors import CoreError, at_least
 from gtrxl.torch.cores import acting
-from gtrxl.torch.cores.attention import hidden_keys, window_code
+from gtrxl.torch.cores.attention import window, window_code
 from gtrxl.torch.cores.block import Block, sees_any, steps_back
 from gtrxl.torch.cores.contract import Core, check_dtype
 from gtrxl.torch.cores.gates import Gate, bias_by_depth, find_gate
@@ -162,7 +162,7 @@ class Transformer(Core):
         computing: torch.dtype,
     ) -> tuple[Float[Tensor, "B T D"], list[Float[Tensor, "B T D"]]]:
         """What the last layer gives, and what went into each: nan for every step that sees one that is not finite."""
-        hidden = hidden_keys(horizon, memory=self.memory)
+        seen = window(horizon, memory=self.memory, head_dim=self.head_dim)
         code = window_code(self.memory, size=self.output_size, like=segment)
         remember_sound = surely_finite(memories)
         spoilt: Tensor | None = None
@@ -172,13 +172,13 @@ class Transformer(Core):
             sound = spoilt is None and remember_sound and surely_finite(segment)
             if sound:
                 inputs.append(segment)
-                segment = self.blocks.run(segment, memory, weights, hidden=hidden, code=code)
+                segment = self.blocks.run(segment, memory, weights, window=seen, code=code)
                 continue
             spoilt_memory = spoilt_rows(memory)
             spoilt = spoilt_rows(segment) if spoilt is None else spoilt | spoilt_rows(segment)
             memory, segment = replaced(memory, spoilt_memory, 0.0), replaced(segment, spoilt, 0.0)
             inputs.append(replaced(segment, spoilt, math.nan))
-            segment = self.blocks.run(segment, memory, weights, hidden=hidden, code=code)
+            segment = self.blocks.run(segment, memory, weights, window=seen, code=code)
             spoilt = sees_any(spoilt_memory, spoilt, horizon=horizon)
         return segment if spoilt is None else replaced(segment, spoilt, math.nan), inputs
 
