@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from gtrxl.torch.cores.layers import NORM_EPSILON, Stacked, filled, uniform
+from gtrxl.torch.cores.layers import NORM_EPSILON, Stacked, filled, may_look, uniform
 
 LONGEST_WAVE = 10_000.0
 
@@ -196,14 +196,16 @@ def attend(
 ) -> Float[Tensor, "H B T K"]:
     """Softmax attention of queries with their biases added (q + u, q + v) to keys, values and position keys."""
     found: Any = _Attend.apply(qu, qv, k, v, r, *window)
-    return found[0]
+    return found
 
 
 class _Attend(torch.autograd.Function):
     """Its derivative is written out: it keeps the weights and nothing else of their size."""
 
+    # With a context from the start: the form without one asks Python for the signature at every call.
     @staticmethod
-    def forward(qu: Tensor, qv: Tensor, k: Tensor, v: Tensor, r: Tensor, hidden: Tensor, blocks: int) -> tuple[Tensor, ...]:
+    def forward(ctx: Any, qu: Tensor, qv: Tensor, k: Tensor, v: Tensor, r: Tensor, hidden: Tensor, blocks: int) -> Tensor:
+        ctx.shapes = qu.shape, k.shape, blocks
         (heads, streams, steps, width), distances = qu.shape, r.shape[1]
         group, length, keys = hidden.shape
         scale = 1 / math.sqrt(width)
@@ -214,16 +216,9 @@ class _Attend(torch.autograd.Function):
         shifted = position.as_strided((heads * group, length, keys), (length * distances, distances - 1, 1))
         scores = torch.baddbmm(shifted, qu, k.mT, beta=scale, alpha=scale)
         scores.view(heads, group, length, keys).masked_fill_(hidden, -math.inf)
-        weights = scores.softmax(dim=-1)
-        attended = torch.bmm(weights, v).view(heads, streams, -1, width)[:, :, :steps]
-        return attended, qu, qv, k, v, weights
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        _, *kept = output
-        ctx.mark_non_differentiable(*kept)
-        ctx.save_for_backward(inputs[4], *kept)
-        ctx.shapes = inputs[0].shape, inputs[2].shape, inputs[6]
+        weights = _softmax_over(scores)
+        ctx.save_for_backward(r, qu, qv, k, v, weights)
+        return torch.bmm(weights, v).view(heads, streams, -1, width)[:, :, :steps]
 
     @staticmethod
     @once_differentiable
@@ -234,7 +229,7 @@ class _Attend(torch.autograd.Function):
         scale = 1 / math.sqrt(width)
         d_attended = _cut(gradients[0], blocks, length)
         d_v = torch.bmm(weights.mT, d_attended)
-        d_scores = torch._softmax_backward_data(torch.bmm(d_attended, v.mT), weights, -1, weights.dtype)
+        d_scores = _softmax_gradient_over(torch.bmm(d_attended, v.mT), weights)
         d_qu = torch.bmm(d_scores, k).mul_(scale)
         d_k = torch.bmm(d_scores.mT, qu).mul_(scale)
         # By key to by distance: row t moves t places left. Scores outside the window have no gradient.
@@ -245,6 +240,23 @@ class _Attend(torch.autograd.Function):
         d_qu, d_qv = (of.view(heads, streams, -1, width)[:, :, :steps] for of in (d_qu, d_qv))
         d_k, d_v = (_joined(of, blocks, length, of_keys) for of in (d_k, d_v))
         return d_qu, d_qv, d_k, d_v, d_r, None, None
+
+
+# Both write over what they are given: it is as large as all scores, and a second array of that size costs a CPU more than the
+# exponentials do (each page of new memory is cleared first).
+
+
+def _softmax_over(scores: Float[Tensor, "N T S"]) -> Float[Tensor, "N T S"]:
+    if may_look(scores):
+        return torch.softmax(scores, dim=-1, out=scores)
+    return scores.softmax(dim=-1)
+
+
+def _softmax_gradient_over(d_weights: Float[Tensor, "N T S"], weights: Float[Tensor, "N T S"]) -> Float[Tensor, "N T S"]:
+    """dS = W * (dW - sum_s W dW). Where W is zero nothing flows."""
+    if may_look(d_weights):
+        return torch.ops.aten._softmax_backward_data.out(d_weights, weights, -1, weights.dtype, grad_input=d_weights)
+    return torch._softmax_backward_data(d_weights, weights, -1, weights.dtype)
 
 
 def _cut(x: Float[Tensor, "H B T K"], blocks: int, length: int) -> Float[Tensor, "H*G C K"]:

@@ -155,7 +155,7 @@ class GRUGate(Gate):
         """x + z * (h - x)."""
         if torch.is_grad_enabled():
             found: Any = _GRUJoin.apply(skip, update, *weights)
-            return found[0]
+            return found
         return _gru_join(skip, update, *weights)[0]
 
 
@@ -174,20 +174,16 @@ class _GRUJoin(torch.autograd.Function):
     """Its derivative is written out: six products, and as few passes over what lies between them as there can be."""
 
     @staticmethod
-    def forward(x: Tensor, y: Tensor, w_rzg: Tensor, u_rz: Tensor, u_g: Tensor, b_g: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        return _gru_join(x, y, w_rzg, u_rz, u_g, b_g)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        _, rz, h = output
-        ctx.mark_non_differentiable(rz, h)
-        ctx.save_for_backward(*inputs[:5], rz, h)
+    def forward(ctx: Any, x: Tensor, y: Tensor, w_rzg: Tensor, u_rz: Tensor, u_g: Tensor, b_g: Tensor) -> Tensor:
+        joined, rz, h = _gru_join(x, y, w_rzg, u_rz, u_g, b_g)
+        ctx.save_for_backward(x, y, w_rzg, u_rz, u_g, rz, h)
+        return joined
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Any) -> Any:
         x, y, w_rzg, u_rz, u_g, rz, h = ctx.saved_tensors
-        (gradient, *_), size = gradients, x.shape[1]
+        (gradient,), size = gradients, x.shape[1]
         r, z = rz.chunk(2, dim=1)
         d_h = gradient * z
         d_x = gradient - d_h

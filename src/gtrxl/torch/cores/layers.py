@@ -94,12 +94,9 @@ def spoilt_rows(x: Float[Tensor, "*n D"]) -> Bool[Tensor, "*n"]:
 
 class _Replaced(torch.autograd.Function):
     @staticmethod
-    def forward(x: Tensor, spoilt: Tensor, by: float) -> Tensor:
+    def forward(ctx: Any, x: Tensor, spoilt: Tensor, by: float) -> Tensor:
+        ctx.save_for_backward(spoilt)
         return torch.where(spoilt[..., None], torch.full((), by, dtype=x.dtype, device=x.device), x)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        ctx.save_for_backward(inputs[1])
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:

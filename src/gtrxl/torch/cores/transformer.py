@@ -118,6 +118,9 @@ class Transformer(Core):
         """A layer sees M steps back, a stack of them L * M."""
         return min(self.layers * self.memory, episode_steps)
 
+    def _home(self) -> Tensor:
+        return self.embed.weight
+
     def _stored(self) -> torch.dtype:
         return torch.bfloat16 if self.dtype == "bfloat16" else self._home().dtype
 
