@@ -25,9 +25,11 @@ from gtrxl.torch.cores.markov import Markov, NoState
 from gtrxl.torch.cores.memory import Memory, PreparedMemory
 from gtrxl.torch.cores.recurrent import GRU, LSTM, GRUState, LSTMState
 from gtrxl.torch.cores.transformer import Transformer
+from gtrxl.torch.testing import check_core
 from gtrxl.torch.weights import core_weights, from_jax, load_core, state_from_jax, state_to_jax, to_jax
 
 __all__ = [
     "GRU", "LSTM", "Core", "GRUState", "Gate", "LSTMState", "Markov", "Memory", "NoState", "PreparedMemory", "State",
-    "Transformer", "core_weights", "from_jax", "load_core", "make_core", "paper_core", "state_from_jax", "state_to_jax", "to_jax",
+    "Transformer", "check_core", "core_weights", "from_jax", "load_core", "make_core", "paper_core", "state_from_jax",
+    "state_to_jax", "to_jax",
 ]  # fmt: skip
