@@ -38,6 +38,12 @@ def assert_states_close(ours, theirs):
         assert_close(part, getattr(theirs, name))
 
 
+def named(core):
+    """A core's arrays by the names under which `gtrxl export` writes them, without the agent around it."""
+    leaves, _ = jax.tree_util.tree_flatten_with_path(core)
+    return {jax.tree_util.keystr(path, simple=True, separator="."): leaf for path, leaf in leaves if hasattr(leaf, "shape")}
+
+
 @eqx.filter_jit
 def jax_unroll(core, xs, state, resets):
     return gtrxl.Streams(core, xs.shape[0]).unroll(xs, state, resets=resets)
@@ -53,9 +59,7 @@ def jax_gradients(core, xs, state, resets, wish):
         return jnp.sum(ys * wish), (ys, after)
 
     (by_core, by_xs), (ys, after) = eqx.filter_grad(loss, has_aux=True)((core, xs))
-    leaves, _ = jax.tree_util.tree_flatten_with_path(by_core)
-    named = {jax.tree_util.keystr(path, simple=True, separator="."): leaf for path, leaf in leaves}
-    return ys, after, named, by_xs
+    return ys, after, named(by_core), by_xs
 
 
 def torch_gradients(twin, xs, state, resets, wish):

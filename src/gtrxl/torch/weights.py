@@ -29,7 +29,7 @@ PREFIX = "core."
 """Of a core's arrays among those of an agent."""
 
 
-def from_jax(core: jax_cores.Core, *, device: Any = None) -> Core:
+def from_jax(core: Any, *, device: Any = None) -> Core:
     """The twin of a core of `gtrxl.cores`, with its weights."""
     kind = TWINS.get(type(core))
     if kind is None:
@@ -40,7 +40,7 @@ def from_jax(core: jax_cores.Core, *, device: Any = None) -> Core:
     return module
 
 
-def to_jax(module: Core) -> Any:
+def to_jax(module: Any) -> Any:
     """The core of `gtrxl.cores` that has this module's weights."""
     kind = next((kind for kind, twin in TWINS.items() if twin is type(module)), None)
     if kind is None:

@@ -259,13 +259,13 @@ def _softmax_gradient_over(d_weights: Float[Tensor, "N T S"], weights: Float[Ten
     return torch._softmax_backward_data(d_weights, weights, -1, weights.dtype)
 
 
-def _cut(x: Float[Tensor, "H B T K"], blocks: int, length: int) -> Float[Tensor, "H*G C K"]:
+def _cut(x: Float[Tensor, "H B T K"], blocks: int, length: int) -> Float[Tensor, "HG C K"]:
     """The steps of each block."""
     spare = blocks * length - x.shape[2]
     return (functional.pad(x, (0, 0, 0, spare)) if spare else x).reshape(-1, length, x.shape[3])
 
 
-def _windows(x: Float[Tensor, "H B S K"], blocks: int, length: int, keys: int) -> Float[Tensor, "H*G C_plus_M K"]:
+def _windows(x: Float[Tensor, "H B S K"], blocks: int, length: int, keys: int) -> Float[Tensor, "HG C_plus_M K"]:
     """The keys that each block may look at."""
     if blocks == 1:
         return x.reshape(-1, keys, x.shape[3])
@@ -273,7 +273,7 @@ def _windows(x: Float[Tensor, "H B S K"], blocks: int, length: int, keys: int) -
     return functional.pad(x, (0, 0, 0, spare)).unfold(2, keys, length).mT.reshape(-1, keys, x.shape[3])
 
 
-def _joined(x: Float[Tensor, "H*G C_plus_M K"], blocks: int, length: int, shape: tuple[int, ...]) -> Float[Tensor, "H B S K"]:
+def _joined(x: Float[Tensor, "HG C_plus_M K"], blocks: int, length: int, shape: tuple[int, ...]) -> Float[Tensor, "H B S K"]:
     """The gradient of keys from those of the windows, in which a key may lie more than once."""
     if blocks == 1:
         return x.view(shape)
