@@ -30,8 +30,9 @@ class Library(Protocol):
         ...
 
 
-Rival = Literal["rllib", "torch_lstm", "di_engine", "memorax_stack"]
+Rival = Literal["torch_twin", "rllib", "torch_lstm", "di_engine", "memorax_stack"]
 RIVALS: dict[Rival, str] = {
+    "torch_twin": "pip install torch",
     "rllib": 'pip install "ray[rllib]" torch',
     "torch_lstm": "pip install torch",
     "di_engine": "pip install DI-engine",

@@ -24,7 +24,7 @@ class AtBestThreads:
     """Calls `run` on one thread or on all of them, as the first call finds out."""
 
     def __init__(self, run: Callable[[], object]):
-        self._run = run
+        self.alone = self._run = run
         self._most = len(os.sched_getaffinity(0))
         self.threads: int | None = None
 

@@ -60,9 +60,12 @@ def test_what_differs_is_named_in_one_line(tmp_path):
         ),
         (
             gtrxl.torch.make_core("gtrxl-gru", input_size=5, d_model=8, layers=3, heads=2, memory=4),
-            r"attention.w_qkv of shape \[2, 8, 24\]",
+            r"blocks.attention.w_qkv of shape \[2, 8, 24\]",
         ),
-        (gtrxl.torch.make_core("gtrxl-output", **small_sizes("gtrxl-output")), r"gate_1.w_rzg \[2, 8, 24\] to fit .* got none"),
+        (
+            gtrxl.torch.make_core("gtrxl-output", **small_sizes("gtrxl-output")),
+            r"blocks.gate_1.w_rzg \[2, 8, 24\] to fit .* got none",
+        ),
         (gtrxl.torch.make_core("lstm", input_size=5), "embed.weight .* got none"),
     ):
         with pytest.raises(gtrxl.CoreError, match=said) as caught:

@@ -5,7 +5,8 @@ takes one layer's.
 """
 
 import abc
-from typing import Any, ClassVar, NamedTuple, cast
+import math
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -13,7 +14,6 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from gtrxl import names
-from gtrxl.cores import gates as jax_gates
 from gtrxl.cores.errors import CoreError
 from gtrxl.torch.cores.layers import Stacked, filled, uniform
 
@@ -198,8 +198,12 @@ class _GRUJoin(torch.autograd.Function):
 
 
 def bias_by_depth(gate: type[Gate], layers: int) -> float | None:
-    """A first b_g for a stack of so many layers, as in `gtrxl.cores.gates.bias_by_depth`, which takes the same two attributes."""
-    return jax_gates.bias_by_depth(cast(Any, gate), layers)
+    """A first b_g for a stack of so many layers: of what goes in, as much passes as through 4 layers at the paper's b_g, never
+    less than that b_g (why: `gtrxl.cores.gates.bias_by_depth`). None for a gate without one."""
+    if gate.first_bias is None:
+        return None
+    passed = (4 / layers) * -math.log1p(math.exp(-gate.first_bias))  # log of what one gate lets pass
+    return max(gate.first_bias, -math.log(math.expm1(-passed)))
 
 
 GATES: dict[str, type[Gate]] = {
