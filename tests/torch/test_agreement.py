@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import gtrxl
 import gtrxl.torch
+from gtrxl.torch.cores.attention import block_count
 from tests.cores.building import NAMES
 from tests.marks import few
 from tests.torch.building import (
@@ -87,7 +88,7 @@ def test_any_chunking_and_any_way_give_one_unroll(name, data):
 def test_segments_longer_and_shorter_than_the_memory(memory, length):
     """Of 40 steps, which are cut into blocks, the last one not full."""
     core, twin = pair("gtrxl-gru", memory=memory)
-    assert length < 40 or gtrxl.torch.cores.attention.block_count(length, memory=memory, head_dim=4) > 1
+    assert length < 40 or block_count(length, memory=memory, head_dim=4) > 1
     xs, resets, wish = drawn(1, core.output_size, length=length)
     begin = gtrxl.Streams(core, STREAMS).initial_state()
     ys, after, by_core, by_xs = jax_gradients(core, xs[:, BEFORE:], begin, resets[:, BEFORE:], wish)

@@ -6,6 +6,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from torch import Tensor
+
 import gtrxl.torch
 from gtrxl.testing import PROMISES, ContractViolation
 from tests.cores.building import NAMES, small_sizes
@@ -29,7 +31,7 @@ def test_of_other_sizes_too(name, sizes):
 
 
 class Mean(NamedTuple):
-    mean: torch.Tensor
+    mean: Tensor
 
 
 class Average(torch.nn.Module):

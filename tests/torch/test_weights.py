@@ -5,6 +5,7 @@ import io
 import pickle
 import subprocess
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
@@ -111,7 +112,7 @@ def test_a_module_can_be_copied_pickled_and_saved(name):
 @pytest.mark.parametrize("name", ["gtrxl-gru", "trxl", "lstm", "gru", "none"])
 def test_new_parameters_are_drawn_as_in_jax(name):
     """The same range of every array: zeros and constants alike, and uniform numbers to the same limits."""
-    sizes = {"input_size": 64, "d_model": 64, "layers": 2}
+    sizes: dict[str, Any] = {"input_size": 64, "d_model": 64, "layers": 2}
     sizes |= {"heads": 4, "init_variance": 1.0, "gate_bias": "depth"} if "trxl" in name else {}
     torch.manual_seed(0)
     twin, core = gtrxl.torch.make_core(name, **sizes), initial_core(name, **sizes)

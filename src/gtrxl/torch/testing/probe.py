@@ -174,9 +174,9 @@ class Probe:
 
     def same_bits(self, promise: str, what: str, ours: Tensor, theirs: Tensor) -> None:
         """Record how far apart two results are that must not differ at all."""
-        ours, theirs = ours.detach().double().cpu().numpy(), theirs.detach().double().cpu().numpy()
-        same = np.array_equal(ours, theirs)
-        off = 0.0 if same else float(np.max(np.abs(ours - theirs), initial=0.0)) or np.inf
+        mine, other = (of.detach().double().cpu().numpy() for of in (ours, theirs))
+        same = np.array_equal(mine, other)
+        off = 0.0 if same else float(np.max(np.abs(mine - other), initial=0.0)) or np.inf
         self.checks.append(Check(promise, what, off, 0.0))
 
     def holds(self, promise: str, what: str, condition: bool, error: str) -> None:
