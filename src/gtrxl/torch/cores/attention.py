@@ -222,7 +222,7 @@ class _Attend(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *gradients: Any) -> Any:
+    def backward(ctx: Any, *gradients: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         r, qu, qv, k, v, weights = ctx.saved_tensors
         (heads, streams, steps, width), of_keys, blocks = ctx.shapes
         (batch, length, keys), distances = weights.shape, r.shape[1]

@@ -181,7 +181,7 @@ class _GRUJoin(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *gradients: Any) -> Any:
+    def backward(ctx: Any, *gradients: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         x, y, w_rzg, u_rz, u_g, rz, h = ctx.saved_tensors
         (gradient,), size = gradients, x.shape[1]
         r, z = rz.chunk(2, dim=1)

@@ -1,7 +1,7 @@
 """A module under test: the ways to run it, and inputs, resets and states to try it on. B streams, T steps, D_in input width."""
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -49,10 +49,10 @@ WAYS = {"unroll": run_unroll, "step": run_steps, "prepared step": run_prepared}
 
 def segment_gradients(
     core: Any, xs: Tensor, state: Any, resets: Tensor, weight: Tensor
-) -> tuple[list[Tensor | None], Tensor | None]:
+) -> tuple[Sequence[Tensor | None], Tensor | None]:
     """Of weight . (the last outputs), with respect to the core's parameters and to xs."""
     given = xs.clone().requires_grad_()
-    parameters = [each for each in core.parameters() if each.requires_grad] if isinstance(core, nn.Module) else []
+    parameters = [each for each in core.parameters() if each.requires_grad] if hasattr(core, "parameters") else []
     score = (core.unroll(given, state, resets=resets)[0][:, -1] * weight).sum()
     if not score.requires_grad:
         return [None] * len(parameters), None
