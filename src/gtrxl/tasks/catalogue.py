@@ -183,7 +183,6 @@ _LEVELS = {
         "explore_object_locations in a larger maze with 9 rooms",
         sets=_LATER,
         size=17,
-        in_rooms=1,
         episode_steps=1800,
     ),
     "skymaze_irreversible_path_hard": _level(

@@ -11,7 +11,7 @@ from tests.tasks.first_person.walks import blind, journey
 
 pytestmark = pytest.mark.slow  # compiling mazes takes long
 
-DOORS, APPLES = blind(ObstructedGoals), blind(ObjectLocations, size=7)
+DOORS, APPLES = blind(ObstructedGoals), blind(ObjectLocations, size=9)
 MANY = 256
 
 
@@ -43,7 +43,7 @@ def test_a_goal_pays_ten_and_the_body_starts_elsewhere(found):
 
 
 def test_elsewhere_nothing_is_paid_and_nobody_is_moved(found):
-    jump = np.linalg.norm(found.after.world.body.place - found.before.world.body.place, axis=-1) > 0.21
+    jump = np.linalg.norm(found.after.world.body.place - found.before.world.body.place, axis=-1) > 0.22
     np.testing.assert_array_equal(jump[:, 2:], found.reward[:, 2:] > 0)
     still = found.reward == 0
     np.testing.assert_array_equal(found.after.world.scene.wall[still], found.before.world.scene.wall[still])
@@ -80,7 +80,13 @@ def test_goals_stand_in_rooms_and_episodes_differ(found):
     assert len({wall.tobytes() for wall in found.before.world.scene.wall[:, 0]}) == MANY
     assert (found.before.world.scene.objects.shape == SHAPES.index("flag")).all()
     starts = found.before.world.own.starts[:, 0]
-    assert all(len({tuple(cell) for cell in five}) == 5 for five in starts)
+    assert all(len({tuple(cell) for cell in cells}) == 20 for cells in starts), "five for each of four rooms"
+    wall = found.before.world.scene.wall[:, 0]
+    free = np.pad(wall == FREE, ((0, 0), (1, 1), (1, 1)))
+    around = np.all([[free[:, r : r + 11, c : c + 11] for r in range(3)] for c in range(3)], axis=(0, 1))
+    near = np.pad(around, ((0, 0), (1, 1), (1, 1)))
+    inside = np.any([[near[:, r : r + 11, c : c + 11] for r in range(3)] for c in range(3)], axis=(0, 1))
+    assert inside[np.arange(MANY)[:, None], starts[..., 0], starts[..., 1]].all(), "in rooms, whose cells are 3 x 3 or more"
     assert (np.abs(starts - goal[:, None]).max(axis=-1) >= 2).all()
 
 
@@ -96,23 +102,24 @@ def test_a_flag_is_seen_in_its_room(found):
 
 
 def test_apples_pay_one_each_and_come_back_together():
-    found = jax.tree.map(np.asarray, jax.jit(lambda key: journey(APPLES, key, steps=6, visits=4))(jax.random.key(1)))
+    found = jax.tree.map(np.asarray, jax.jit(lambda key: journey(APPLES, key, steps=10, visits=8))(jax.random.key(1)))
     there = found.after.world.scene.objects.there
-    assert there.shape == (6, 4)
-    assert found.reward[:4].tolist() == [1, 1, 1, 1]
-    np.testing.assert_array_equal(
-        there[:4], [[False, True, True, True], [False, False, True, True], [False] * 3 + [True], [True] * 4]
-    )
-    own = jax.tree.map(lambda leaf: leaf[3], found.after.world.own)
-    assert found.after.world.own.restarts[:4].tolist() == [0, 0, 0, 1]
-    assert np.floor(found.after.world.body.place[3, ::-1]).tolist() == own.starts[own.start].tolist()
+    assert there.shape == (10, 8), "on half of four places in each of four rooms"
+    # The body is put on one after another, and may touch the next as well.
+    taken = (~there[:7]).sum(1)
+    np.testing.assert_array_equal(np.cumsum(found.reward)[:7], taken)
+    end = int(np.argmax(there.all(1)))
+    assert found.reward[: end + 1].sum() == 8
+    own = jax.tree.map(lambda leaf: leaf[end], found.after.world.own)
+    assert found.after.world.own.restarts[: end + 1].tolist() == [0] * end + [1]
+    assert np.floor(found.after.world.body.place[end, ::-1]).tolist() == own.starts[own.start].tolist()
     np.testing.assert_array_equal(found.after.world.scene.objects.place[-1], found.before.world.scene.objects.place[0])
     assert not found.after.world.own.door.any()
     np.testing.assert_array_equal(found.after.world.scene.wall[-1], found.before.world.scene.wall[0])
 
 
 def test_in_the_large_maze_apples_are_in_rooms_at_most_four_in_each_and_one_starts_beside_them():
-    task = blind(ObjectLocations, size=17, in_rooms=1)
+    task = blind(ObjectLocations, size=17)
     worlds = jax.tree.map(np.asarray, jax.jit(jax.vmap(task.build))(jax.random.split(jax.random.key(0), 32)))
     for number in range(32):
         wall, place = worlds.scene.wall[number], worlds.scene.objects.place[number]
@@ -146,7 +153,7 @@ def test_names_and_dials():
     assert make_task("explore_obstructed_goals_small") == ObstructedGoals(size=11, episode_steps=1350)
     assert make_task("explore_obstructed_goals_large") == ObstructedGoals(size=17, episode_steps=1800)
     assert make_task("explore_object_locations_small:height=24") == ObjectLocations(height=24)
-    assert make_task("explore_object_locations_large") == ObjectLocations(size=17, in_rooms=1, episode_steps=1800)
+    assert make_task("explore_object_locations_large") == ObjectLocations(size=17, episode_steps=1800)
     for size, message in ((10, "size must be odd, got 10"), (5, "size must be from 7 to 21, got 5")):
         with pytest.raises(TaskError, match=message):
             GoalLocations(size=size)

@@ -1,4 +1,4 @@
-"""Mazes: all of one is reachable, with doors shut too; rooms look different; distances are those of a slow search."""
+"""Mazes: all of one is reachable, with doors shut too; rooms look alike; distances are those of a slow search."""
 
 import collections
 from typing import Any, NamedTuple
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gtrxl.tasks.first_person import mazes
-from gtrxl.tasks.first_person.scene import COLOURS, DOOR, FREE, PATTERNS
+from gtrxl.tasks.first_person.scene import COLOURS, DOOR, FREE, GLASS, PATTERNS
 
 MANY = 64
 
@@ -155,14 +155,31 @@ def test_things_are_not_painted_like_the_floor_below_them(drawn):
     np.testing.assert_array_equal(painted, np.where(below == usual, usual - 1, usual) % len(COLOURS))
 
 
-def test_each_room_has_its_own_colour(drawn):
-    maze, rooms = drawn.maze, drawn.maze.room.max() + 1
+def test_all_rooms_look_alike_and_all_corridors_and_pictures_hang_on_a_tenth_of_the_walls(drawn):
+    maze = drawn.maze
     np.testing.assert_array_equal(drawn.wall == FREE, maze.free)
-    for floor, room, free in zip(drawn.floor, maze.room, maze.free, strict=True):
-        colour = (floor - 1) // len(PATTERNS)
-        of = [set(colour[free & (room == number)].tolist()) for number in range(mazes.NO_ROOM, rooms)]
-        assert all(len(colours) <= 1 for colours in of)
-        assert len(set.union(*of)) == sum(map(len, of)) >= rooms
+    pictured = drawn.wall > GLASS
+    for wall, floor, room, free in zip(drawn.wall, drawn.floor, maze.room, maze.free, strict=True):
+        inside, corridors = (set(floor[free & where].tolist()) for where in (room != mazes.NO_ROOM, room == mazes.NO_ROOM))
+        assert len(inside) == 1
+        assert len(corridors) <= 1
+        assert not inside & corridors
+        assert len(set(wall[~free & (wall <= GLASS)].tolist())) <= 2
+        hung = wall[wall > GLASS].tolist()
+        assert len(set(hung)) >= 0.8 * len(hung), "hardly two are the same"
+    assert abs(pictured.sum() / (~maze.free).sum() - 0.1) < 0.02
+
+
+def test_without_loops_one_way_leads_from_place_to_place():
+    """As many ways as a tree has: one less than its nodes, where a room is one node."""
+    carve = jax.jit(jax.vmap(lambda key: mazes.carve(key, size=11, loops=0.0)))
+    maze = jax.tree.map(np.asarray, carve(jax.random.split(jax.random.key(1), 16)))
+    for free, room in zip(maze.free, maze.room, strict=True):
+        nodes = room[1::2, 1::2]
+        pieces = (nodes == mazes.NO_ROOM).sum() + len(set(nodes[nodes != mazes.NO_ROOM].tolist()))
+        ways = free.copy()
+        ways[1::2, 1::2] = False
+        assert (ways & (room == mazes.NO_ROOM)).sum() == pieces - 1
 
 
 def test_shut_doors_are_seen_and_leave_no_trace(drawn):

@@ -7,11 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtrxl.tasks.first_person.actions import CELLS_PER_FRAME, HIGHEST, LAB_ACTIONS, Command, command_of, native
+from gtrxl.tasks.first_person.actions import LAB_ACTIONS, LAB_PACE, OWN_PACE, Command, command_of, native
 from gtrxl.tasks.first_person.motion import sees, touching, walk
 from gtrxl.tasks.first_person.scene import RADIUS, Body, Objects
 
 ROWS, COLUMNS, STEPS = 7, 9, 60
+CELLS_PER_FRAME, HIGHEST = 3.2 / 60, 88.0
+"""Seen of DeepMind Lab."""
 
 
 def body_at(x: float, y: float, heading: float = 0.0) -> Body:
@@ -117,12 +119,24 @@ def test_looking_right_turns_from_east_to_south_and_looking_up_lifts_the_eyes():
     names = list(LAB_ACTIONS)
     step = jax.jit(lambda body, row: walk(jnp.asarray(EMPTY), body, command_of(row), frames=4))
     right = step(body_at(3.0, 3.0), jnp.asarray(rows[names.index("large look right")]))
-    assert np.isclose(right.heading, np.deg2rad(4 * 60 * 0.11), atol=1e-5)
+    assert np.isclose(right.heading, np.deg2rad(4 * 60 * 0.1056), atol=1e-5)
     assert np.sin(right.heading) > 0
     up = step(right, jnp.asarray(rows[names.index("look up")]))
-    assert np.isclose(up.pitch, np.deg2rad(4 * 10 * 0.11), atol=1e-6)
+    assert np.isclose(up.pitch, np.deg2rad(4 * 10 * 0.1056), atol=1e-6)
     left = step(body_at(3.0, 3.0), jnp.asarray(rows[names.index("small look left")]))
-    assert np.isclose(left.heading, 2 * np.pi - np.deg2rad(4.4), atol=1e-5)
+    assert np.isclose(left.heading, 2 * np.pi - np.deg2rad(4.224), atol=1e-5)
+
+
+def test_a_slower_pace_walks_turns_and_looks_up_less():
+    """Memory Maze and two small rooms have one of their own."""
+    assert (LAB_PACE.cells, LAB_PACE.highest) == (CELLS_PER_FRAME, HIGHEST)
+    command = Command(*(jnp.float32(number) for number in (0.0, 90.0, 0.0, 1.0)), fire=jnp.zeros((), bool))
+    for pace, cells, highest in ((LAB_PACE, 0.2133, 88), (OWN_PACE, 0.2, 60)):
+        after = walk(jnp.asarray(EMPTY), body_at(3.0, 3.5), command, frames=4, pace=pace)
+        assert np.allclose(after.place, [3 + cells, 3.5], atol=1e-4)
+        assert np.isclose(np.rad2deg(after.pitch), highest, atol=1e-3)
+        right = command_of(jnp.asarray(native(LAB_ACTIONS))[7], pace)
+        assert np.isclose(right.look_right, 60 * (0.1056 if pace is LAB_PACE else 0.11), atol=1e-5)
 
 
 def test_what_is_touched_is_there_and_within_reach():

@@ -12,7 +12,7 @@ import pytest
 from gtrxl.tasks.errors import TaskError
 from gtrxl.tasks.first_person.actions import LAB_ACTIONS, MAPPING_ACTIONS
 from gtrxl.tasks.first_person.level import LevelState
-from gtrxl.tasks.first_person.levels.psychlab.screen import FARTHEST
+from gtrxl.tasks.first_person.levels.psychlab.screen import FARTHEST, Pixels, angles_of, gaze_of
 from gtrxl.tasks.first_person.levels.psychlab.visuomotor import (
     ANSWER,
     BUTTONS,
@@ -33,22 +33,19 @@ DARK, GREEN, RED, DULL_GREEN, DULL_RED = (60, 60, 90), (70, 235, 70), (235, 70, 
 
 
 def gazing(state: LevelState, where) -> LevelState:
-    x, y = np.deg2rad(np.asarray(where, np.float32))
+    x, y = np.deg2rad(angles_of(jnp.asarray(where, jnp.float32)))
     return eqx.tree_at(lambda of: (of.world.body.heading, of.world.body.pitch), state, (jnp.float32(x), jnp.float32(y)))
 
 
 def after_fixation(key: int = 0) -> LevelState:
     state = start(TASK, jax.random.key(key))
-    for _ in range(2):
-        assert int(state.world.own.phase) == CROSS
-        state, _ = one_step(TASK, gazing(state, (0, 0)), STILL)
-    return state
+    assert int(state.world.own.phase) == CROSS
+    return one_step(TASK, gazing(state, (0, 0)), STILL)[0]
 
 
 def answered(state: LevelState, *, right: bool) -> tuple[LevelState, float]:
     """One whole trial from the cross on."""
-    for _ in range(2):
-        state, _ = one_step(TASK, gazing(state, (0, 0)), STILL)
+    state, _ = one_step(TASK, gazing(state, (0, 0)), STILL)
     own = state.world.own
     button = (int(own.right[own.current]) + (0 if right else 1)) % 4
     state, reward = one_step(TASK, gazing(state, BUTTONS[button]), STILL)
@@ -58,13 +55,13 @@ def answered(state: LevelState, *, right: bool) -> tuple[LevelState, float]:
     return state, float(reward)
 
 
-look = jax.jit(lambda world: TASK.picture(world, height=24, width=32))
+look = jax.jit(lambda world: TASK.picture(world, height=72, width=96))
 
 
 def colour_of_button(state: LevelState, number: int) -> tuple[int, ...]:
     """A pixel of a button beside the mark of the gaze, seen while looking straight at it."""
     picture = np.asarray(look(gazing(state, BUTTONS[number]).world))
-    return tuple(picture[12 - 2, 16 - 2].tolist())
+    return tuple(picture[36 - 2, 48 - 2].tolist())
 
 
 def test_the_image_appears_once_the_cross_was_looked_at():
@@ -136,13 +133,13 @@ def test_the_episode_ends_after_its_trials():
 
 
 def test_the_gaze_moves_and_stops_at_the_end_of_the_screen():
-    state = start(TASK, jax.random.key(0))
+    state = gazing(start(TASK, jax.random.key(0)), (0, 0))
     for name, axis, sign in (("small look right", 0, 1), ("small look left", 0, -1), ("look up", 1, 1), ("look down", 1, -1)):
         moved, _ = one_step(TASK, state, jnp.int32(NAMES.index(name)))
         gaze = np.rad2deg([float(moved.world.body.heading), float(moved.world.body.pitch)])
-        assert gaze[axis] == pytest.approx(4.4 * sign, abs=1e-3)
+        assert gaze[axis] == pytest.approx(4.224 * sign, abs=1e-3)
         assert gaze[1 - axis] == 0
-    far, _ = one_step(TASK, gazing(state, (FARTHEST, 0)), jnp.int32(NAMES.index("small look right")))
+    far, _ = one_step(TASK, gazing(state, (33, 0)), jnp.int32(NAMES.index("small look right")))
     assert np.rad2deg(float(far.world.body.heading)) == pytest.approx(FARTHEST, abs=1e-3)
 
 
@@ -174,8 +171,34 @@ def test_the_usual_fifteen_actions_work_too():
     assert lab.reset(jax.random.key(0))[1]["vector"].shape == (16,)
     forward, left = (lab.command(jnp.int32(list(LAB_ACTIONS).index(name))) for name in ("forward", "small look left"))
     world = start(TASK, jax.random.key(0)).world
-    assert float(lab.move(world, forward).heading) == 0
-    assert float(lab.move(world, left).heading) < 0
+    assert float(lab.move(world, forward).heading) == float(world.body.heading)
+    assert float(lab.move(world, left).heading) < float(world.body.heading)
+
+
+def test_a_pixel_shows_the_place_where_its_ray_meets_the_screen():
+    """By matrices of rotation, in NumPy."""
+    random = np.random.default_rng(0)
+    state = start(TASK, jax.random.key(0))
+    for heading, pitch in random.uniform(-0.5, 0.5, (8, 2)).astype(np.float32):
+        body = eqx.tree_at(lambda of: (of.heading, of.pitch), state.world.body, (jnp.float32(heading), jnp.float32(pitch)))
+        pixels = Pixels.seen(body, field=96.0, height=24, width=32)
+        up = np.array([[1, 0, 0], [0, np.cos(pitch), np.sin(pitch)], [0, -np.sin(pitch), np.cos(pitch)]])
+        aside = np.array([[np.cos(heading), 0, np.sin(heading)], [0, 1, 0], [-np.sin(heading), 0, np.cos(heading)]])
+        for row, column in random.integers(0, 24, (10, 2)):
+            ray = aside @ up @ np.array([(column + 0.5 - 16) * 3, (12 - row - 0.5) * 3, 180 / np.pi])
+            met = ray / ray[2] * 180 / np.pi
+            np.testing.assert_allclose([pixels.x[row, column], pixels.y[row, column]], met[:2], rtol=1e-3, atol=1e-2)
+        gaze = np.asarray(gaze_of(body))
+        middle = np.array([np.mean(each[11:13, 15:17]) for each in (pixels.x, pixels.y)])
+        np.testing.assert_allclose(gaze, middle, atol=0.3)
+        np.testing.assert_allclose(angles_of(jnp.asarray(gaze)), np.rad2deg([heading, pitch]), atol=1e-3)
+
+
+@pytest.mark.parametrize(("height", "width"), [(24, 32), (25, 33), (36, 48), (72, 96)])
+def test_where_one_looks_is_marked_at_every_size(height, width):
+    picture = np.asarray(TASK.picture(start(TASK, jax.random.key(0)).world, height=height, width=width))
+    rows, columns = (slice((side - 1) // 2, side // 2 + 1) for side in (height, width))
+    assert (picture[rows, columns] == TASK.mark).all()
 
 
 def test_an_episode_is_the_same_alone_and_in_a_batch():

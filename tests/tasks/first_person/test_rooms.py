@@ -14,7 +14,7 @@ from gtrxl.tasks.first_person.levels.rooms.collect import CollectGood
 from gtrxl.tasks.first_person.levels.rooms.nonmatching import LEFT, PAD, RIGHT, SHOWN, SelectNonmatching
 from gtrxl.tasks.first_person.levels.rooms.watermaze import PLATFORM, Watermaze
 from gtrxl.tasks.first_person.rooms import KINDS, kind, scatter
-from gtrxl.tasks.first_person.scene import FREE, Objects
+from gtrxl.tasks.first_person.scene import FREE, GLASS, Objects
 from gtrxl.tasks.players.steering import bearing
 from tests.tasks.first_person.playing import blind, built, moved, one_step, played, same_alone_and_in_a_batch, start
 
@@ -94,7 +94,7 @@ def test_the_second_room_does_not_tell_which_one_was_shown():
         lambda of: (of.second, of.shown, of.other, of.matching), pair, (jnp.ones((), bool), *map(jnp.int32, (0, 1, LEFT)))
     )
     other = eqx.tree_at(lambda of: (of.shown, of.other, of.matching), pair, tuple(map(jnp.int32, (1, 0, RIGHT))))
-    objects_of = jax.jit(lambda each: PAIRS._scene(each, pad_row=jnp.int32(2)).objects)
+    objects_of = jax.jit(lambda each: PAIRS._scene(each, pad_row=jnp.int32(2), niche_row=jnp.int32(2)).objects)
     one, two = objects_of(pair), objects_of(other)
     assert looks(one, SHOWN) != looks(two, SHOWN)
     assert [looks(one, side) for side in (LEFT, RIGHT)] == [looks(two, side) for side in (LEFT, RIGHT)]
@@ -135,13 +135,21 @@ def test_a_trial_that_takes_too_long_leads_back_to_the_first_room():
 
 def test_the_shown_object_is_behind_glass():
     state = start(SAME, jax.random.key(0))
-    state = moved(state, [SAME.room + 0.7, 1.5 + SAME.room // 2])
+    niche = object_at(state, SHOWN)
+    state = moved(state, [SAME.room + 0.7, niche[1]])
     state = eqx.tree_at(lambda of: of.world.scene.objects.there, state, state.world.scene.objects.there.at[PAD].set(False))
     for _ in range(4):
         state, reward = one_step(SAME, state, FORWARD)
         assert float(reward) == 0
     assert float(state.world.body.place[0]) < SAME.room + 1
-    assert int(state.world.scene.wall[1 + SAME.room // 2, SAME.room + 1]) == FREE, "it is seen"
+    assert int(state.world.scene.wall[int(niche[1]), int(niche[0])]) == GLASS, "it is seen"
+
+
+def test_what_is_shown_is_left_or_right_and_straight_ahead_in_small_rooms():
+    rows = {task: np.asarray(built(task, jax.random.key(2)).scene.objects.place[:, SHOWN, 1]) for task in (SAME, PAIRS)}
+    assert set(rows[SAME].tolist()) == {1.5, SAME.room + 0.5}
+    assert 0.25 < (rows[SAME] == 1.5).mean() < 0.75
+    assert set(rows[PAIRS].tolist()) == {1.5 + PAIRS.room // 2}
 
 
 @pytest.mark.parametrize("task", [PAIRS, SAME], ids=["small", "usual"])
@@ -198,27 +206,47 @@ def test_the_player_takes_good_objects():
     assert (rewards < 0).sum() <= 0.01 * (rewards > 0).sum()
 
 
-def test_the_platform_pays_five_times_and_then_one_is_elsewhere():
+def test_the_platform_holds_one_and_pays_every_62_frames_five_times_and_then_one_is_elsewhere():
     state = start(POOL, jax.random.key(0))
     platform = object_at(state, PLATFORM)
-    state = moved(state, platform)
-    for visit in range(5):
-        state, reward = one_step(POOL, state, FIRE)
-        assert float(reward) == 1
-        back = (np.asarray(state.world.body.place) != np.asarray(platform)).any()
-        assert back == (visit == 4)
+    state, reward = one_step(POOL, moved(state, platform), FIRE)
+    assert float(reward) == 0, "not at once"
+    paid = []
+    for step in range(1, 79):
+        assert bool(state.world.scene.objects.there[PLATFORM]), "it has risen"
+        np.testing.assert_array_equal(state.world.body.place, platform)
+        before = float(state.world.body.heading)
+        state, reward = one_step(POOL, state, FORWARD if step % 2 else LARGE_RIGHT)
+        assert float(state.world.body.heading) != before or step % 2, "one can look round"
+        paid += [4 * step] * int(reward)
+    # A step has four frames: at the end of the one in which they are full.
+    assert paid == [4 * -(-62 * time // 4) for time in range(1, 6)]
+    assert np.linalg.norm(np.asarray(state.world.body.place - platform)) > 1
+    assert not bool(state.world.scene.objects.there[PLATFORM])
     np.testing.assert_array_equal(object_at(state, PLATFORM), platform)
-    assert int(state.world.own.paid) == 0
+    assert int(state.world.own.held) == 0
 
 
-def test_the_platform_is_seen_only_from_itself():
+def test_one_is_put_at_one_of_eight_places_at_the_rim_facing_the_middle():
+    worlds = built(POOL, jax.random.key(4))
+    place, heading = np.asarray(worlds.body.place), np.asarray(worlds.body.heading)
+    inward = np.full(2, POOL.arena / 2 + 1) - place
+    far = np.linalg.norm(inward, axis=1)
+    np.testing.assert_allclose(far, POOL.arena / 2 - 1, atol=1e-4)
+    np.testing.assert_allclose(np.stack([np.cos(heading), np.sin(heading)], 1), inward / far[:, None], atol=1e-4)
+    assert len({tuple(each) for each in place.round(3).tolist()}) == 8
+    away = np.linalg.norm(place - np.asarray(worlds.scene.objects.place[:, PLATFORM]), axis=1)
+    assert away.min() > 2 * watermaze.PLATFORM_RADIUS
+
+
+def test_the_platform_is_felt_only_from_itself():
     state = start(POOL, jax.random.key(0))
     middle, platform = np.full(2, POOL.arena / 2 + 1), np.asarray(object_at(state, PLATFORM))
     inward = (middle - platform) / max(np.linalg.norm(middle - platform), 1e-6)
     for away, on in ((0.7, True), (0.9, False)):
-        after, reward = one_step(POOL, moved(state, platform + away * inward), FIRE)
+        after, _ = one_step(POOL, moved(state, platform + away * inward), FIRE)
         assert bool(after.world.scene.objects.there[PLATFORM]) == on
-        assert float(reward) == on
+        assert bool(after.world.own.held > 0) == on
 
 
 def test_the_pool_is_closed_and_every_platform_and_start_is_in_it():
@@ -235,10 +263,10 @@ def test_the_pool_is_closed_and_every_platform_and_start_is_in_it():
 
 @pytest.mark.slow
 def test_the_player_finds_the_platform_and_comes_straight_back():
-    rewards = played(POOL, STEPS).rewards
+    rewards = played(POOL, 300).rewards
     assert (rewards > 0).any(1).mean() > 0.95
     gaps = [np.diff(np.flatnonzero(row)) for row in rewards]
-    across = POOL.arena / 0.2 + 10
+    across = POOL.arena / 0.2 + 10 + watermaze.BETWEEN / 4
     assert np.concatenate(gaps).max() <= across, "once it is known no way back is longer than across the pool"
 
 

@@ -16,7 +16,8 @@ from gtrxl.tasks.first_person.levels.psychlab import comparison, drawings, recog
 from gtrxl.tasks.first_person.levels.psychlab.comparison import SequentialComparison
 from gtrxl.tasks.first_person.levels.psychlab.recognition import NEW, OLD, ContinuousRecognition
 from gtrxl.tasks.first_person.levels.psychlab.search import VisualSearch
-from gtrxl.tasks.first_person.levels.psychlab.trials import ASIDE, CROSS, LIT, SHOWN, Staircase, TwoButtons
+from gtrxl.tasks.first_person.levels.psychlab.screen import ASIDE, angles_of
+from gtrxl.tasks.first_person.levels.psychlab.trials import CROSS, LIT, SHOWN, Staircase, TwoButtons
 from tests.marks import few
 from tests.tasks.first_person.playing import one_step, played, same_alone_and_in_a_batch, start
 
@@ -31,7 +32,7 @@ look = jax.jit(lambda task, world: task.picture(world, **SIZE), static_argnums=0
 
 
 def gazing(state: LevelState, where) -> LevelState:
-    x, y = np.deg2rad(np.asarray(where, np.float32))
+    x, y = np.deg2rad(angles_of(jnp.asarray(where, jnp.float32)))
     return eqx.tree_at(lambda of: (of.world.body.heading, of.world.body.pitch), state, (jnp.float32(x), jnp.float32(y)))
 
 

@@ -13,7 +13,19 @@ from gtrxl.tasks.drawing import canvas as c
 from gtrxl.tasks.drawing.canvas import Canvas
 from gtrxl.tasks.first_person.heights import NO_GROUND
 from gtrxl.tasks.first_person.looks.materials import DOOR_PAINT, PAINT
-from gtrxl.tasks.first_person.scene import COLOURS, DOOR, FREE, GLASS, PATTERNS, SHAPES, WALL_HEIGHT, Body, Objects, Scene
+from gtrxl.tasks.first_person.scene import (
+    COLOURS,
+    DOOR,
+    FREE,
+    GLASS,
+    PATTERNS,
+    PICTURES,
+    SHAPES,
+    WALL_HEIGHT,
+    Body,
+    Objects,
+    Scene,
+)
 from gtrxl.tasks.words import NO_WORD, PLACES
 
 _PATH, _JUMP = "#1d4a9c", 1.0
@@ -104,7 +116,9 @@ def _material(number: int, strength: float) -> str:
     """The colour of a wall's or a floor's number, mixed with paper; paper alone where there is no floor."""
     if number == FREE:
         return _PAPER
-    colour = number - GLASS - 1 if number > GLASS else (number - 1) // len(PATTERNS)
+    carpet = number - GLASS - 1
+    painted = carpet if carpet < len(COLOURS) else (carpet - len(COLOURS)) // len(PICTURES)
+    colour = painted if number > GLASS else (number - 1) // len(PATTERNS)
     rgb = np.array(DOOR_PAINT if number == DOOR else PAINT[COLOURS[colour]])
     return _hex(0.85 * strength * rgb + (1 - strength) * 236)
 

@@ -3,6 +3,8 @@
 A command says what to do in each of the frames that an action is repeated for, in DeepMind Lab's native units.
 """
 
+from typing import NamedTuple
+
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
@@ -11,12 +13,23 @@ from jaxtyping import Array, Bool, Float, Int
 REPEAT = 4
 """Frames that an action is repeated for; there are 60 in a second."""
 STEPS_A_SECOND = 60 / REPEAT
-DEGREES_PER_PIXEL = 0.11
-"""How far a look of one pixel for one frame turns."""
-CELLS_PER_FRAME = 0.05
-"""How far a step goes in one frame: 3 cells a second."""
-HIGHEST = 60.0
-"""Degrees that one can look up or down."""
+
+
+class Pace(NamedTuple):
+    """How fast one is."""
+
+    degrees: float
+    """How far a look of one pixel for one frame turns."""
+    cells: float
+    """How far a step goes in one frame."""
+    highest: float
+    """Degrees that one can look up or down."""
+
+
+LAB_PACE = Pace(degrees=0.1056, cells=3.2 / 60, highest=88.0)
+"""DeepMind Lab's: 3.2 cells a second."""
+OWN_PACE = Pace(degrees=0.11, cells=0.05, highest=60.0)
+"""Memory Maze's, whose original is not public: 3 cells a second."""
 
 LAB_ACTIONS = {
     "forward": (0, 0, 0, 1, 0),
@@ -81,24 +94,24 @@ def native(table: dict[str, tuple[int, ...]]) -> Float[np.ndarray, "A 5"]:
     return np.array(list(table.values()), np.float32)
 
 
-def command_of(row: Float[Array, "*s 5"]) -> Command:
+def command_of(row: Float[Array, "*s 5"], pace: Pace = LAB_PACE) -> Command:
     """A native action, as a command."""
     return Command(
-        look_right=row[..., 0] * DEGREES_PER_PIXEL,
-        look_up=-row[..., 1] * DEGREES_PER_PIXEL,
+        look_right=row[..., 0] * pace.degrees,
+        look_up=-row[..., 1] * pace.degrees,
         strafe=row[..., 2],
         move=row[..., 3],
         fire=row[..., 4] > 0,
     )
 
 
-def hybrid_command(numbers: Float[Array, "*s 8"], grip: Int[Array, "*s"]) -> Command:
+def hybrid_command(numbers: Float[Array, "*s 8"], grip: Int[Array, "*s"], pace: Pace = OWN_PACE) -> Command:
     """Memory Maze's action, as a command. What is outside [-1, 1] is cut off; the hand's five numbers and its grip do nothing."""
     del grip
     numbers = jnp.clip(numbers, -1.0, 1.0)
     return Command(
-        look_right=numbers[..., 0] * LOOK_PIXELS * DEGREES_PER_PIXEL,
-        look_up=numbers[..., 1] * LOOK_PIXELS * DEGREES_PER_PIXEL,
+        look_right=numbers[..., 0] * LOOK_PIXELS * pace.degrees,
+        look_up=numbers[..., 1] * LOOK_PIXELS * pace.degrees,
         strafe=numbers[..., 2],
         move=numbers[..., 3],
         fire=jnp.zeros(numbers.shape[:-1], bool),

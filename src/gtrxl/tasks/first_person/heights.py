@@ -19,7 +19,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from gtrxl.tasks.first_person import things
 from gtrxl.tasks.first_person.camera import NOWHERE, SIDES, Camera, clear, dimmed, lit, pack
-from gtrxl.tasks.first_person.looks import materials
+from gtrxl.tasks.first_person.looks import hangings
 from gtrxl.tasks.first_person.looks.materials import MEAN, RGB, TEXELS
 from gtrxl.tasks.first_person.scene import EYES, FREE, WALL_HEIGHT, Scene
 
@@ -84,7 +84,7 @@ def paint(scene: Scene, camera: Camera) -> Int[Array, "H W"]:
     base = ground_at(scene.ground, camera.place[0], camera.place[1])
     column_top = scene.ground - base + jnp.where(scene.wall != FREE, WALL_HEIGHT, 0.0)
     above = jnp.where(scene.ground > NO_GROUND, column_top, NO_GROUND) - EYES
-    entries = jnp.asarray(materials.entries())[jnp.where(scene.wall != FREE, scene.wall, scene.floor)]
+    entries = jnp.asarray(hangings.entries())[jnp.where(scene.wall != FREE, scene.wall, scene.floor)]
     enter, leave, cell, sideways = _crossings(*above.shape, camera=camera)
     rise = above.reshape(-1)[cell]  # of the top over the eyes
     front = jnp.where(enter > 0, rise / jnp.maximum(enter, 1e-4), -NOWHERE)
@@ -173,7 +173,7 @@ def _surface(
     u = jnp.where(is_front & sideways, y, x)
     v = jnp.where(is_front, below_top, y)
     column, row = (jnp.floor(each * TEXELS).astype(jnp.int32) & (TEXELS - 1) for each in (u, v))
-    patterns = jnp.asarray(materials.patterns().reshape(-1))
+    patterns = jnp.asarray(hangings.patterns().reshape(-1))
     pattern = patterns.at[(entry >> 24) * TEXELS**2 + row * TEXELS + column].get(mode="clip").astype(jnp.float32) / 255
     seen = clear(depth * camera.pixel * jnp.where(is_front, 1.5, depth / above))
     light = jnp.where(is_front, jnp.where(sideways, SIDES * FRONTS, FRONTS), 1.0) * dimmed(depth)

@@ -25,7 +25,7 @@ from gtrxl.tasks.defaults import TaskDefaults
 from gtrxl.tasks.drawing.canvas import Canvas
 from gtrxl.tasks.drawing.plan import draw_plan, read
 from gtrxl.tasks.errors import in_range
-from gtrxl.tasks.first_person.actions import LAB_ACTIONS, REPEAT, STEPS_A_SECOND, Command, command_of, native
+from gtrxl.tasks.first_person.actions import LAB_ACTIONS, LAB_PACE, REPEAT, STEPS_A_SECOND, Command, Pace, command_of, native
 from gtrxl.tasks.first_person.controls import table_controls
 from gtrxl.tasks.first_person.motion import walk
 from gtrxl.tasks.first_person.render import render
@@ -89,6 +89,8 @@ class Level(Task):
 
     actions: ClassVar[dict[str, tuple[int, ...]]] = LAB_ACTIONS
     """The actions by name, in DeepMind Lab's native units."""
+    pace: ClassVar[Pace] = LAB_PACE
+    """How fast one walks and turns, and how far one looks up and down."""
     costly_observation: ClassVar[bool] = True
     quickly_scored: ClassVar[bool] = False
     steps_a_second: ClassVar[float | None] = STEPS_A_SECOND
@@ -132,7 +134,7 @@ class Level(Task):
 
     def command(self, action: PyTree) -> Command:
         """What an action does."""
-        return command_of(jnp.asarray(native(self.actions))[action])
+        return command_of(jnp.asarray(native(self.actions))[action], self.pace)
 
     def show(self, action: PyTree) -> Float[Array, " A"]:
         """An action as numbers, for the next observation."""
@@ -169,7 +171,7 @@ class Level(Task):
 
     def move(self, world: World, command: Command) -> Body:
         """Walks and looks for `REPEAT` frames."""
-        return walk(world.scene.wall, world.body, command, frames=REPEAT, ground=world.scene.ground)
+        return walk(world.scene.wall, world.body, command, frames=REPEAT, ground=world.scene.ground, pace=self.pace)
 
     def observe(self, state: LevelState) -> dict[str, Array]:
         """What the agent is shown."""

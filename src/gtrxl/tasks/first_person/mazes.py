@@ -15,11 +15,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from gtrxl.tasks.first_person.scene import BRIGHT, COLOURS, DOOR, FREE, PATTERNS, Body, centre, wall_material
+from gtrxl.tasks.first_person.scene import BRIGHT, COLOURS, DOOR, FREE, PATTERNS, PICTURES, Body, centre, picture, wall_material
 
 UNREACHED = 1 << 20
 """The distance of a cell from which no way leads to a target."""
 NO_ROOM = -1
+PICTURED = 0.1
+"""The share of walls that have a picture."""
 
 
 class Maze(eqx.Module):
@@ -152,19 +154,23 @@ def far_from(cell: Int[Array, "2"], *, size: int, least: int) -> Bool[Array, "R 
 
 
 def paint(key: PRNGKeyArray, maze: Maze) -> tuple[Int[Array, "R C"], Int[Array, "R C"], Int[Array, ""]]:
-    """Walls (all doors open), floor and sky of a maze. Each room has a colour of its own, another than the corridors'."""
-    colours_key, walls_key, floors_key, sky_key = jax.random.split(key, 4)
-    themes = 1 + rooms_a_side(maze.free.shape[0]) ** 2
-    colour = jax.random.permutation(colours_key, BRIGHT)[:themes]
-    walls = wall_material(colour, jax.random.randint(walls_key, (themes,), 0, len(PATTERNS)))
-    floors = wall_material(colour, jax.random.randint(floors_key, (themes,), 0, len(PATTERNS)))
-    theme = maze.room - NO_ROOM  # 0 is the corridors'
+    """Walls (all doors open), floor and sky of a maze. All rooms look alike, and all corridors; one tells places by the pictures
+    on some walls, of which hardly two are the same."""
+    colours_key, walls_key, floors_key, sky_key, hung_key, pictures_key = jax.random.split(key, 6)
+    colour = jax.random.permutation(colours_key, BRIGHT)[:2]
+    walls = wall_material(colour, jax.random.randint(walls_key, (2,), 0, len(PATTERNS)))
+    floors = wall_material(colour, jax.random.randint(floors_key, (2,), 0, len(PATTERNS)))
+    inside = maze.room != NO_ROOM
     # A wall looks like the room that it touches.
-    touched = theme
+    touched = inside
     for shift in ((0, 1), (0, -1), (1, 0), (-1, 0), (1, 1), (1, -1), (-1, 1), (-1, -1)):
-        touched = jnp.maximum(touched, _beside(theme, shift, 0))
+        touched |= _beside(inside, shift, False)
+    hung = jax.random.uniform(hung_key, maze.free.shape) < PICTURED
+    kinds = jax.random.permutation(pictures_key, BRIGHT * len(PICTURES))
+    kind = jnp.resize(kinds, maze.free.shape)
+    solid = jnp.where(hung, picture(kind // len(PICTURES), kind % len(PICTURES)), walls[touched.astype(jnp.int32)])
     sky = jax.random.randint(sky_key, (), 0, BRIGHT)
-    return jnp.where(maze.free, FREE, walls[touched]), floors[theme], sky
+    return jnp.where(maze.free, FREE, solid), floors[inside.astype(jnp.int32)], sky
 
 
 def unlike(floor: Int[Array, "R C"], cells: Int[Array, "K 2"], *, usual: str, otherwise: str) -> Int[Array, " K"]:

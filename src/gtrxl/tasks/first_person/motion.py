@@ -7,31 +7,37 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from gtrxl.tasks.first_person.actions import CELLS_PER_FRAME, HIGHEST, Command
+from gtrxl.tasks.first_person.actions import LAB_PACE, Command, Pace
 from gtrxl.tasks.first_person.heights import too_high
 from gtrxl.tasks.first_person.scene import FREE, RADIUS, Body, Objects
 
-FRAMES_AT_ONCE = int((1 - RADIUS) / CELLS_PER_FRAME)
-"""So many frames cannot bring the body to a cell that does not touch the one it began in."""
 GRAZE = 1e-4
 """How near to a wall a line of sight may not come: a line through the corner that two walls share is not free."""
 
 
 def walk(
-    wall: Int[Array, "R C"], body: Body, command: Command, *, frames: int, ground: Float[Array, "R C"] | None = None
+    wall: Int[Array, "R C"],
+    body: Body,
+    command: Command,
+    *,
+    frames: int,
+    ground: Float[Array, "R C"] | None = None,
+    pace: Pace = LAB_PACE,
 ) -> Body:
     """Looks and moves for so many frames: a disc of `RADIUS` that slides along walls and round corners, and enters none.
 
-    Angles of a body are in radians. Nobody is faster than `CELLS_PER_FRAME`, whatever is pressed together. Where the floor has
+    Angles of a body are in radians. Nobody is faster than `pace`, whatever is pressed together. Where the floor has
     heights (`ground`), cells that are too high to climb are like walls; off an edge one falls at once.
     """
     turn, tilt = jnp.deg2rad(command.look_right), jnp.deg2rad(command.look_up)
-    highest = np.deg2rad(HIGHEST)
-    speed = CELLS_PER_FRAME / jnp.maximum(1.0, jnp.hypot(command.move, command.strafe))
+    highest = np.deg2rad(pace.highest)
+    speed = pace.cells / jnp.maximum(1.0, jnp.hypot(command.move, command.strafe))
     x, y, heading, pitch = body.place[0], body.place[1], body.heading, body.pitch
-    for begin in range(0, frames, FRAMES_AT_ONCE):
+    # So many frames cannot bring the body to a cell that does not touch the one it began in.
+    at_once = int((1 - RADIUS) / pace.cells)
+    for begin in range(0, frames, at_once):
         solid, left, top = _surroundings(wall, x, y)
-        for _ in range(min(FRAMES_AT_ONCE, frames - begin)):
+        for _ in range(min(at_once, frames - begin)):
             barred = solid if ground is None else solid | too_high(ground, x, y, left, top)
             heading = heading + turn
             pitch = jnp.clip(pitch + tilt, -highest, highest)

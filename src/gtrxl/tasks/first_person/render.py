@@ -17,12 +17,12 @@ from jaxtyping import Array, Bool, Float, Int, UInt8
 
 from gtrxl.tasks.first_person import heights, things
 from gtrxl.tasks.first_person.camera import NOWHERE, SIDES, Camera, clear, dimmed, lit, pack
-from gtrxl.tasks.first_person.looks import materials
+from gtrxl.tasks.first_person.looks import hangings
 from gtrxl.tasks.first_person.looks.materials import CARPET, MEAN, RGB, TEXELS
 from gtrxl.tasks.first_person.scene import EYES, FREE, GLASS, WALL_HEIGHT, Body, Objects, Scene
 
-ENTRIES = materials.entries()
-PATTERNS = materials.patterns().reshape(-1)
+ENTRIES = hangings.entries()
+PATTERNS = hangings.patterns().reshape(-1)
 SHIFT = TEXELS.bit_length() - 1
 """TEXELS is a power of two: cells and texels of a place are bits of one number."""
 WORD = 32

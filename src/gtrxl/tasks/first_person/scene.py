@@ -52,6 +52,16 @@ def carpet(colour: int | Int[Array, "*n"]) -> Int[Array, "*n"]:
     return GLASS + 1 + jnp.asarray(colour, jnp.int32)
 
 
+PICTURES = ("apple", "banana", "bottle", "car", "chair", "cow", "flower", "guitar", "hat", "key", "mug", "pig", "shoe", "tree",
+            "tv", "zebra")  # fmt: skip
+"""What pictures on walls show, by number."""
+
+
+def picture(colour: int | Int[Array, "*n"], number: int | Int[Array, "*n"]) -> Int[Array, "*n"]:
+    """The number in `Scene.wall` of a wall that is covered by a picture, painted in one colour."""
+    return GLASS + 1 + len(COLOURS) + jnp.asarray(colour, jnp.int32) * len(PICTURES) + number
+
+
 class Objects(eqx.Module):
     """N things in the world. They stand upright, are as wide as they are high, and nobody bumps into them."""
 
@@ -83,7 +93,7 @@ class Scene(eqx.Module):
     """All that can be seen. The outermost cells must be walls: nobody walks out. Beyond walls of glass there is the sky."""
 
     wall: Int[Array, "*s R C"]
-    """FREE, `wall_material(...)`, DOOR or GLASS."""
+    """FREE, `wall_material(...)`, `picture(...)`, DOOR or GLASS."""
     floor: Int[Array, "*s R C"]
     """`wall_material(...)` or `carpet(...)` of the floor in each cell; FREE where there is none: one looks into the sky below.
     If the outermost cells are glass they must have none."""

@@ -168,7 +168,7 @@ class Navigator(Player):
         """The action that leads to a place; one that turns alone while the place is out of view, if it must `look_first`. Here
         one of the 15 Lab actions: a level with others has its own navigator."""
         turn, only_turn = self.towards(body, place, look_first=look_first)
-        return jnp.where(only_turn, jnp.where(turn < 0, LEFT, RIGHT), steer(body, place))
+        return jnp.where(only_turn, jnp.where(turn < 0, LEFT, RIGHT), steer(body, place, pace=self.task.pace))
 
     def towards(
         self, body: Body, place: Float[Array, "2"], *, look_first: Bool[Array, ""]

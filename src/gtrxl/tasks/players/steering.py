@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from gtrxl.tasks.first_person.actions import CELLS_PER_FRAME, DEGREES_PER_PIXEL, LAB_ACTIONS, native
+from gtrxl.tasks.first_person.actions import LAB_ACTIONS, LAB_PACE, Pace, native
 from gtrxl.tasks.first_person.level import REPEAT, Level, LevelState
 from gtrxl.tasks.first_person.scene import FREE, RADIUS, Body, Scene, cell_of, centre
 from gtrxl.tasks.players.player import Player
@@ -23,10 +23,13 @@ HALF_VIEW = np.deg2rad(35.0)
 """What is at most this far from the middle of the picture counts as seen: a little less than the picture shows."""
 LOOK_ROUND = list(LAB_ACTIONS).index("large look right")
 """What to do when nothing is known yet."""
-STRIDE = CELLS_PER_FRAME * REPEAT
-"""Cells in a step."""
+STRIDE = LAB_PACE.cells * REPEAT
+"""Cells in a step of DeepMind Lab's pace."""
 MARGIN = 0.15
 """How far around what must not be touched to walk."""
+LOOSE = 3
+"""Steps to walk anywhere for, when one would step to and fro."""
+_STEPS = [list(LAB_ACTIONS).index(name) for name in ("forward", "backward", "strafe left", "strafe right")]
 
 
 _AROUND = np.array([(r, c) for r in (-1, 0, 1) for c in (-1, 0, 1)])
@@ -54,6 +57,10 @@ class ShadowNotes(eqx.Module):
 
     state: LevelState
     memory: Any
+    past: Float[Array, "2 4"]
+    """How the body stood one step ago and two steps ago: `_stance`."""
+    loose: Int[Array, ""]
+    """Steps left in which it walks anywhere."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,6 +69,9 @@ class Shadow(Player):
 
     A subclass says what is remembered at first and after each step, and what to do. It may look into the state for what is in
     view (`in_view`), and for where it stands itself; never for what is hidden.
+
+    One that steps to and fro between two places walks anywhere for some steps: near things that must not be touched, the next leg
+    of a way round can be another one after each step, and lead back.
     """
 
     task: Level
@@ -82,13 +92,30 @@ class Shadow(Player):
 
     def begin(self, state: LevelState) -> ShadowNotes:
         """The task itself, and the first look."""
-        return ShadowNotes(state=state, memory=self.first(state))
+        return ShadowNotes(state=state, memory=self.first(state), past=jnp.full((2, 4), jnp.inf), loose=jnp.int32(0))
 
     def act(self, notes: ShadowNotes, observation: Any, key: PRNGKeyArray) -> tuple[ShadowNotes, Int[Array, ""]]:
         """Chooses, and follows what it leads to."""
-        action = self.choose(notes.memory, notes.state).astype(jnp.int32)
+        anywhere = jax.random.choice(key, jnp.asarray(_STEPS))
+        action = jnp.where(notes.loose > 0, anywhere, self.choose(notes.memory, notes.state)).astype(jnp.int32)
         after, *_ = self.task.advance(notes.state, action)
-        return ShadowNotes(state=after, memory=self.learn(notes.memory, notes.state, action, after)), action
+        was, now, then = notes.past, _stance(notes.state.world.body), _stance(after.world.body)
+        swings = _alike(then, was[0]) & _alike(now, was[1]) & ~_alike(then[:2], now[:2])
+        notes = ShadowNotes(
+            state=after,
+            memory=self.learn(notes.memory, notes.state, action, after),
+            past=jnp.stack([now, was[0]]),
+            loose=jnp.where(swings, LOOSE, jnp.maximum(notes.loose - 1, 0)),
+        )
+        return notes, action
+
+
+def _stance(body: Body) -> Float[Array, "4"]:
+    return jnp.concatenate([body.place, jnp.stack([jnp.cos(body.heading), jnp.sin(body.heading)])])
+
+
+def _alike(one: Float[Array, " n"], other: Float[Array, " n"]) -> Bool[Array, ""]:
+    return jnp.max(jnp.abs(one - other)) < 1e-3
 
 
 def bearing(body: Body, place: Float[Array, "*n 2"]) -> Float[Array, "*n"]:
@@ -108,22 +135,24 @@ def nearest(body: Body, place: Float[Array, "N 2"], among: Bool[Array, " N"]) ->
     return jnp.argmin(jnp.where(among, away, jnp.inf)), jnp.any(among)
 
 
-def steer(body: Body, target: Float[Array, "2"], *, around: Discs | None = None) -> Int[Array, ""]:
+def steer(
+    body: Body, target: Float[Array, "2"], *, around: Discs | None = None, pace: Pace = LAB_PACE
+) -> Int[Array, ""]:
     """The one of the 15 actions that brings one soonest to `target`, around what must not be touched."""
     place, clear = jnp.zeros((0, 2)), jnp.zeros(0)
     if around is not None:
         place, clear = around.place, around.clear
         target = _first_leg(body, target, around)
     rows = native(LAB_ACTIONS)
-    turns = jnp.asarray(np.deg2rad(rows[:, :1] * DEGREES_PER_PIXEL) * np.arange(1, REPEAT + 1, dtype=np.float32))
+    turns = jnp.asarray(np.deg2rad(rows[:, :1] * pace.degrees) * np.arange(1, REPEAT + 1, dtype=np.float32))
     heading = body.heading + turns
     move, strafe = jnp.asarray(rows[:, 3]), jnp.asarray(rows[:, 2])
     ahead, aside = jnp.sum(jnp.cos(heading), axis=1), jnp.sum(jnp.sin(heading), axis=1)
-    x = body.place[0] + CELLS_PER_FRAME * (move * ahead - strafe * aside)
-    y = body.place[1] + CELLS_PER_FRAME * (move * aside + strafe * ahead)
+    x = body.place[0] + pace.cells * (move * ahead - strafe * aside)
+    y = body.place[1] + pace.cells * (move * aside + strafe * ahead)
     after = jnp.stack([x, y], axis=1)
     turn_left = jnp.abs(_wrapped(jnp.arctan2(target[1] - y, target[0] - x) - heading[:, -1]))
-    left = jnp.linalg.norm(after - target[None], axis=1) / STRIDE + turn_left / float(np.deg2rad(26.4))
+    left = jnp.linalg.norm(after - target[None], axis=1) / (pace.cells * REPEAT) + turn_left / float(np.deg2rad(60 * pace.degrees * REPEAT))
     inside = jnp.sum(jnp.maximum(clear[None] - MARGIN / 2 - jnp.linalg.norm(after[:, None] - place[None], axis=-1), 0.0), axis=1)
     idle = jnp.asarray((rows[:, 1] != 0) | (rows[:, 4] != 0))
     return jnp.argmin(jnp.where(idle, jnp.inf, left + 1000.0 * inside)).astype(jnp.int32)

@@ -5,6 +5,7 @@ R rows and C columns of cells, N objects (the apple first, then the landmarks), 
 
 import dataclasses
 import functools
+from typing import ClassVar
 
 import gymnasium
 import jax
@@ -15,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 from gtrxl.tasks.controls import Controls
 from gtrxl.tasks.defaults import TaskDefaults
 from gtrxl.tasks.errors import TaskError, in_range
-from gtrxl.tasks.first_person.actions import DEGREES_PER_PIXEL, HYBRID_NUMBERS, LOOK_PIXELS, REPEAT, Command, hybrid_command
+from gtrxl.tasks.first_person.actions import HYBRID_NUMBERS, LOOK_PIXELS, OWN_PACE, REPEAT, Command, Pace, hybrid_command
 from gtrxl.tasks.first_person.controls import HybridControls
 from gtrxl.tasks.first_person.level import Level, Verdict, World, seconds, silence
 from gtrxl.tasks.first_person.mazes import far_from, pick, stand
@@ -70,6 +71,8 @@ class MemoryMaze(Level):
     simple_actions: int = 0
     """1: the 15 actions of the Lab levels in place of the hybrid ones."""
 
+    pace: ClassVar[Pace] = OWN_PACE
+
     def __post_init__(self):
         super().__post_init__()
         in_range("size", self.size, least=3, most=31, hint="13 is the usual room, 5 a small one")
@@ -100,7 +103,7 @@ class MemoryMaze(Level):
         """What an action does."""
         if self.simple_actions:
             return super().command(action)
-        return hybrid_command(action[CONTINUOUS], action[DISCRETE][..., 0])
+        return hybrid_command(action[CONTINUOUS], action[DISCRETE][..., 0], self.pace)
 
     def show(self, action: PyTree) -> Float[Array, " A"]:
         """The numbers, cut off at -1 and 1, and the grip."""
@@ -164,7 +167,7 @@ class HybridNavigator(Navigator):
     def steer(self, body: Body, place: Float[Array, "2"], *, look_first: Bool[Array, ""]) -> dict[str, Array]:
         """Eight numbers and a grip."""
         turn, only_turn = self.towards(body, place, look_first=look_first)
-        most = float(np.deg2rad(LOOK_PIXELS * DEGREES_PER_PIXEL * REPEAT))
+        most = float(np.deg2rad(LOOK_PIXELS * self.task.pace.degrees * REPEAT))
         rest = turn - jnp.clip(turn, -most, most)
         speed = jnp.where(only_turn, 0.0, 1.0)
         numbers = jnp.stack([jnp.clip(turn / most, -1, 1), jnp.float32(0), speed * jnp.sin(rest), speed * jnp.cos(rest)])

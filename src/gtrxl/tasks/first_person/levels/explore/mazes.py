@@ -1,7 +1,7 @@
 """DMLab-30's explore levels in a maze: find the goal again and again, with doors that change or without; gather apples.
 
 These are re-creations in this world by the rules of DeepMind Lab's levels, with its names; not the levels themselves. In all of
-them the maze, its looks and what is to be found stay for an episode; each restart puts the body at another of five places.
+them the maze, its looks and what is to be found stay for an episode; each restart puts the body at another place in a room.
 
 R rows and C columns of cells, N apples, S places to start from.
 """
@@ -37,13 +37,13 @@ from gtrxl.tasks.first_person.scene import FREE, SHAPES, Objects, Scene, cell_of
 from gtrxl.tasks.players.navigator import Navigator
 
 STARTS = 5
-"""Places of a maze that one can be put at, or of each of its rooms."""
+"""Places that one can be put at, for each room of a maze."""
 APPLE_PLACES = 4
-"""In each room, where apples are in rooms alone; half of all hold one."""
+"""In each room; half of all hold an apple."""
 GOAL_REWARD = 10.0
 APPLE_REWARD = 1.0
-LOOPS, LOOPS_WITH_DOORS = 0.15, 0.4
-"""The share of possible further openings of rooms that a maze has; mazes with doors have more, so that some can be shut."""
+LOOPS, LOOPS_WITH_DOORS = 0.0, 0.4
+"""The share of possible further openings of rooms that a maze has; mazes with doors have some, so that they can be shut."""
 
 
 class Exploring(eqx.Module):
@@ -99,10 +99,11 @@ class Explore(Level):
         )
 
     def starts(self, key: PRNGKeyArray, maze: Maze, objects: Objects) -> Int[Array, "S 2"]:
-        """Where one can be put: nowhere that a door may shut, nor on the goal or next to it. Apples are too many to keep away
-        from."""
-        aside = far_from(cell_of(objects.place[0]), size=self.size, least=2)
-        return pick(key, maze.free & ~maze.door & aside, STARTS)
+        """Where one can be put: in rooms, five times as many places as there are, but not on the goal nor next to it. A maze
+        with one room has too few such places, and takes corridors too."""
+        rooms = rooms_a_side(self.size) ** 2
+        inside = maze.room != NO_ROOM if rooms > 1 else maze.free & ~maze.door
+        return pick(key, inside & far_from(cell_of(objects.place[0]), size=self.size, least=2), STARTS * rooms)
 
     def player(self) -> Navigator:
         """Draws a map, and forgets the doors of it at every restart."""
@@ -134,12 +135,14 @@ class Explore(Level):
 class GoalLocations(Explore):
     """`explore_goal_locations_small` and `_large`: find the goal, and then find back to it from elsewhere.
 
-    A flag stands in a room of a maze. Touching it pays 10 and restarts the level: one is put at another of five places, looking
-    anywhere; flag, maze and colours stay for the episode. The flag is yellow, in a yellow room blue. Small: 11 x 11
-    cells, 4 rooms, 90 s. Large: 17 x 17, 9 rooms, 120 s.
+    A flag stands in a room of a maze. Touching it pays 10 and restarts the level: one is put at another place in a room, looking
+    anywhere; flag, maze and looks stay for the episode. All rooms look alike, and all corridors; pictures on a tenth of the walls
+    tell where one is. Only one way leads from place to place. The flag is yellow, in yellow rooms blue. Small: 11 x 11 cells, 4
+    rooms, 90 s. Large: 17 x 17, 9 rooms, 120 s.
 
-    Unlike the original: the flag may stand in any cell of any room, not at one of 4 or 5 marked ones; every room has its own
-    colour, in place of pictures on the walls; a restart takes no time.
+    Unlike the original: the flag may stand in any cell of any room, not at one of 4 or 5 marked ones; the five places to start
+    from for each room are drawn from all rooms together; a picture covers a whole wall, on all sides of its cell; a restart takes
+    no time.
     """
 
     def furnish(self, key: PRNGKeyArray, maze: Maze, floor: Int[Array, "R C"]) -> Objects:
@@ -178,41 +181,25 @@ class ObstructedGoals(GoalLocations):
 class ObjectLocations(Explore):
     """`explore_object_locations_small` and `_large`: gather all apples, again and again.
 
-    Apples lie on half of the places of a maze, red ones, in a red room green. Each pays 1 and is gone. When all are taken the
-    level restarts: all are back where they were, and one is put elsewhere. Maze and colours stay for the episode. Small: 11 x 11
-    cells, 4 rooms, 90 s; the places are the 25 cells with odd row and column, so there are 12 apples. Large: 17 x 17 cells, 9
-    rooms of 3 x 3, 120 s; each room has four places, so there are 18 apples, and none in corridors (`in_rooms=1`).
+    Apples lie on half of the places of a maze, four in each room, red ones, in red rooms green. Each pays 1 and is gone. When all
+    are taken the level restarts: all are back where they were, and one is put elsewhere. Maze and looks stay for the episode.
+    Small: 11 x 11 cells, 4 rooms, 8 apples, 90 s. Large: 17 x 17 cells, 9 rooms of 3 x 3, 18 apples, 120 s.
 
-    Unlike the original: in the small one apples lie in corridors too, and one is put at one of five places, while the original
-    has places in rooms alone; the large one has always nine rooms; every room has its own colour, in place of pictures on the
-    walls; a restart takes no time.
+    Unlike the original: there are always four and nine rooms; otherwise as goal_locations.
     """
-
-    in_rooms: int = 0
-    """1: apples and places to start from are in rooms alone, four and five in each."""
-
-    def __post_init__(self):
-        super().__post_init__()
-        in_range("in_rooms", self.in_rooms, least=0, most=1, hint="1 keeps the corridors free of apples")
 
     def furnish(self, key: PRNGKeyArray, maze: Maze, floor: Int[Array, "R C"]) -> Objects:
         """Apples on half of the places."""
-        if self.in_rooms:
-            places_key, half_key = jax.random.split(key)
-            rooms = rooms_a_side(self.size) ** 2
-            of_room = jax.vmap(lambda key, room: pick(key, maze.room == room, APPLE_PLACES))
-            places = of_room(jax.random.split(places_key, rooms), jnp.arange(rooms)).reshape(-1, 2)
-            cells = jax.random.permutation(half_key, places)[: len(places) // 2]
-        else:
-            nodes = jnp.zeros_like(maze.free).at[1::2, 1::2].set(True)
-            cells = pick(key, nodes, (self.size // 2) ** 2 // 2)
+        places_key, half_key = jax.random.split(key)
+        rooms = rooms_a_side(self.size) ** 2
+        of_room = jax.vmap(lambda key, room: pick(key, maze.room == room, APPLE_PLACES))
+        places = of_room(jax.random.split(places_key, rooms), jnp.arange(rooms)).reshape(-1, 2)
+        cells = jax.random.permutation(half_key, places)[: len(places) // 2]
         colour = unlike(floor, cells, usual="red", otherwise="green")
         return standing(centre(cells), _all(len(cells), SHAPES.index("apple")), colour, size=0.5)
 
     def starts(self, key: PRNGKeyArray, maze: Maze, objects: Objects) -> Int[Array, "S 2"]:
-        """As everywhere, or in rooms, beside the apples."""
-        if not self.in_rooms:
-            return super().starts(key, maze, objects)
+        """In rooms, where no apple is."""
         row, column = cell_of(objects.place).T
         return pick(key, (maze.room != NO_ROOM).at[row, column].set(False), STARTS * rooms_a_side(self.size) ** 2)
 

@@ -90,8 +90,8 @@ class SequentialComparison(TwoButtons):
     episode ends after `trials` trials. Actions are the usual fifteen, of which those that do not look do nothing.
 
     Unlike DMLab-30's: objects fill eight tenths of their places, which touch each other there; the colours are seven of our
-    own; the gaze has no distance to the screen; anywhere on the cross is looked at, not its inner half alone, because a look
-    turns by 4.4 degrees; a step has four frames, so the cross is back at once and not a frame later.
+    own; anywhere on the cross is looked at, not its inner half alone, because a look turns by 4.2 degrees; a step has four
+    frames, so the cross is back at once and not a frame later.
     """
 
     trials: int = 60

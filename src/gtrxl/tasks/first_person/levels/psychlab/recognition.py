@@ -52,9 +52,8 @@ class ContinuousRecognition(TwoButtons):
     the usual fifteen, of which those that do not look do nothing.
 
     Unlike DMLab-30's: 2,500 drawings (a figure of ten shapes and ten colours on five patterns in five pairs of colours)
-    instead of as many photographs of things; the gaze has no distance to the screen; anywhere on the cross is looked at, not
-    its inner half alone, because a look turns by 4.4 degrees; a step has four frames, so the cross is back at once and not a
-    frame later.
+    instead of as many photographs of things; anywhere on the cross is looked at, not its inner half alone, because a look
+    turns by 4.2 degrees; a step has four frames, so the cross is back at once and not a frame later.
     """
 
     trials: int = 60

@@ -69,8 +69,8 @@ class VisualSearch(TwoButtons):
     fifteen, of which those that do not look do nothing.
 
     Unlike DMLab-30's: letters of 5 x 5 cells with some room between them; where both differ, the others have any other pair
-    of shape and colour; the gaze has no distance to the screen; anywhere on the cross is looked at, not its inner half alone,
-    because a look turns by 4.4 degrees; a step has four frames, so the cross is back at once and not a frame later.
+    of shape and colour; anywhere on the cross is looked at, not its inner half alone, because a look turns by 4.2 degrees; a
+    step has four frames, so the cross is back at once and not a frame later.
     """
 
     trials: int = 80

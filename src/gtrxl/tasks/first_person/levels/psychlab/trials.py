@@ -14,19 +14,25 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from gtrxl.tasks.errors import in_range
-from gtrxl.tasks.first_person.actions import LAB_ACTIONS, Command
+from gtrxl.tasks.first_person.actions import LAB_ACTIONS, LAB_PACE, REPEAT, Command
 from gtrxl.tasks.first_person.level import LevelState, Verdict, World
-from gtrxl.tasks.first_person.levels.psychlab.screen import EDGE, GREEN, RED, Pixels, ScreenLevel, gaze_of, painted
+from gtrxl.tasks.first_person.levels.psychlab.screen import (
+    EDGE,
+    GREEN,
+    RED,
+    TENTH,
+    Pixels,
+    ScreenLevel,
+    angles_of,
+    gaze_of,
+    painted,
+)
 from gtrxl.tasks.first_person.rooms import choose
 from gtrxl.tasks.players.steering import Shadow
 
 CROSS, SHOWN, LIT = range(3)
 """What is on the screen: a cross; a question and two buttons; the same, with the button that was looked at green or red. A level
 may have more of its own, from 3 on, between the cross and the question."""
-TENTH = 0.1 * EDGE
-"""Half the side of a button, and of the cross: a tenth of the screen is twice as much."""
-ASIDE = 22.5
-"""How far beside the middle one looks at first, at most."""
 SIDES = np.array([[TENTH - EDGE, 0], [EDGE - TENTH, 0]], np.float32)
 """Two buttons at the left and the right edge."""
 BOTTOM = np.array([[TENTH - EDGE, TENTH - EDGE], [EDGE - TENTH, TENTH - EDGE]], np.float32)
@@ -78,10 +84,6 @@ class TwoButtons(ScreenLevel):
 
     trials: int = 60
 
-    field: ClassVar[float] = 76.0
-    ground: ClassVar[Int[np.ndarray, "3"]] = np.array([255, 255, 255])
-    mark: ClassVar[Int[np.ndarray, "3"]] = np.array([110, 110, 110])
-    mark_pixels: ClassVar[float] = 0.6
     buttons: ClassVar[Float[np.ndarray, "2 2"]] = SIDES
 
     def __post_init__(self):
@@ -119,9 +121,8 @@ class TwoButtons(ScreenLevel):
     def build(self, key: PRNGKeyArray) -> World:
         """The cross; one looks somewhere beside it."""
         heading_key, task_key = jax.random.split(key)
-        heading = jax.random.uniform(heading_key, (), minval=-np.deg2rad(ASIDE), maxval=np.deg2rad(ASIDE))
         own = Trial(phase=jnp.int32(CROSS), answer=jnp.int32(0), done=jnp.int32(0), task=self.first(task_key))
-        return self.screen(own, heading=heading)
+        return self.screen(own, heading_key)
 
     def judge(self, world: World, command: Command, key: PRNGKeyArray) -> Verdict:
         """Where the gaze is, and what that means now."""
@@ -163,7 +164,7 @@ class TwoButtons(ScreenLevel):
         return int(own.phase) not in (CROSS, LIT) and bool(np.abs(gaze_of(state.world.body)).max() < 3 * TENTH)
 
 
-LARGE, SMALL = 26.4, 4.4
+LARGE, SMALL = (pixels * LAB_PACE.degrees * REPEAT for pixels in (60, 10))
 """Degrees that a large and a small look turn in a step."""
 _NAMES = list(LAB_ACTIONS)
 _LOOKS = {name: _NAMES.index(name) for name in _NAMES if "look" in name and "forward" not in name}
@@ -171,7 +172,9 @@ _LOOKS = {name: _NAMES.index(name) for name in _NAMES if "look" in name and "for
 
 def look_at(gaze: Float[Array, "2"], target: Float[Array, "2"]) -> Int[Array, ""]:
     """The action that brings the gaze soonest to a place, first along the row; nothing once it is there."""
-    across, along = target - gaze
+    now = angles_of(gaze)
+    # How far up depends on how far aside one looks when one gets there: as far as now, or it comes to that.
+    across, along = angles_of(target)[0] - now[0], angles_of(jnp.stack([gaze[0], target[1]]))[1] - now[1]
     large = jnp.where(across > 0, _LOOKS["large look right"], _LOOKS["large look left"])
     small = jnp.where(across > 0, _LOOKS["small look right"], _LOOKS["small look left"])
     up = jnp.where(along > 0, _LOOKS["look up"], _LOOKS["look down"])

@@ -6,6 +6,7 @@ H height and W width of the picture, I images of an episode, P pixels along a si
 import dataclasses
 import functools
 import zlib
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -16,7 +17,17 @@ from jaxtyping import Array, Bool, Int, PRNGKeyArray
 from gtrxl.tasks.errors import in_range
 from gtrxl.tasks.first_person.actions import LAB_ACTIONS, MAPPING_ACTIONS, Command
 from gtrxl.tasks.first_person.level import LevelState, Verdict, World, seconds
-from gtrxl.tasks.first_person.levels.psychlab.screen import GREEN, RED, Pixels, ScreenLevel, gaze_of, painted
+from gtrxl.tasks.first_person.levels.psychlab.screen import (
+    EDGE,
+    GREEN,
+    RED,
+    TENTH,
+    Pixels,
+    ScreenLevel,
+    angles_of,
+    gaze_of,
+    painted,
+)
 from gtrxl.tasks.first_person.looks.materials import PAINT
 from gtrxl.tasks.first_person.rooms import choose
 from gtrxl.tasks.first_person.scene import BRIGHT, COLOURS
@@ -29,17 +40,10 @@ POOL = 64
 PIXELS = 6
 """Along a side of an image."""
 
-# On the screen, in degrees from its middle.
-IMAGE = 12.0
-"""Half the side of the image."""
-BUTTON = 5.0
-"""Half the side of a button."""
-CROSS_SIZE = 5.0
-"""Half the side of the cross; one fixates it by looking within."""
-BUTTONS = np.array([[0, 22], [0, -22], [22, 0], [-22, 0]], np.float32)
-"""North, south, east, west."""
-FIXATE = 2
-"""Steps to look at the cross for."""
+IMAGE = 0.75 * EDGE
+"""Half the side of the image: it covers three quarters of the screen's."""
+BUTTONS = (EDGE - TENTH) * np.array([[0, 1], [0, -1], [1, 0], [-1, 0]], np.float32)
+"""North, south, east, west, at the edges."""
 REVEAL = 2
 """Steps that the answer is shown for."""
 
@@ -65,7 +69,7 @@ class Trials(eqx.Module):
     """Whether every answer of this round was right."""
     phase: Int[Array, "*s"]
     held: Int[Array, "*s"]
-    """Steps in which the cross was looked at, or the answer shown."""
+    """Steps in which the answer was shown."""
     done: Int[Array, "*s"]
     """Trials that are over."""
 
@@ -77,8 +81,8 @@ class Trials(eqx.Module):
 
 @dataclasses.dataclass(frozen=True)
 class VisuomotorMapping(ScreenLevel):
-    """A screen that the gaze moves over. A trial begins with a cross; after looking at it for two steps an image appears with
-    four buttons: north, south, east, west. Looking at a button answers: 1 if it belongs to the image, else nothing; the right one
+    """A white screen in a frame, which the gaze moves over. A trial begins with a cross; once it is looked at an image appears on
+    three quarters of the screen, with four buttons at its edges: north, south, east, west. Looking at a button answers: 1 if it belongs to the image, else nothing; the right one
     is shown for two steps, and the next trial begins. Which button belongs to which image is drawn for the episode. When an image
     is shown for the first time its button is green and the others red; later all are dark, and one must remember.
 
@@ -86,8 +90,9 @@ class VisuomotorMapping(ScreenLevel):
     there are `images`. The episode ends after `trials` trials. Actions are the paper's five for this level, or with `reduced=0`
     the usual fifteen, of which those that do not look do nothing.
 
-    Unlike DMLab-30's: the images are patterns of two colours instead of photographs; the gaze has no distance to the screen; an
-    answer is paid when the button is looked at and not when it is left.
+    Unlike DMLab-30's: the images are patterns of two colours instead of photographs; an answer is paid when the button is looked
+    at and not when it is left; anywhere on the cross is looked at, not its inner half alone, because a look turns by 4.2 degrees,
+    and for a step, which has four frames, not for one.
     """
 
     images: int = 12
@@ -95,7 +100,10 @@ class VisuomotorMapping(ScreenLevel):
     trials: int = 60
     reduced: int = 1
     """1: five actions; 0: fifteen."""
-    episode_steps: int = seconds(120)
+    episode_steps: int = seconds(300)
+
+    field: ClassVar[float] = 96.0
+    """All of the screen: the buttons say what is right."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -109,8 +117,8 @@ class VisuomotorMapping(ScreenLevel):
         return MAPPING_ACTIONS if self.reduced else LAB_ACTIONS
 
     def build(self, key: PRNGKeyArray) -> World:
-        """The mapping; the gaze on the middle of the screen."""
-        image_key, right_key = jax.random.split(key)
+        """The mapping, and the cross; one looks somewhere beside it."""
+        image_key, right_key, heading_key = jax.random.split(key, 3)
         own = Trials(
             image=jax.random.permutation(image_key, POOL)[: self.images].astype(jnp.int32),
             right=jax.random.randint(right_key, (self.images,), 0, len(BUTTONS), jnp.int32),
@@ -123,24 +131,23 @@ class VisuomotorMapping(ScreenLevel):
             held=jnp.int32(0),
             done=jnp.int32(0),
         )
-        return self.screen(own)
+        return self.screen(own, heading_key)
 
     def judge(self, world: World, command: Command, key: PRNGKeyArray) -> Verdict:
         """Where the gaze is, and what that means now."""
         own: Trials = world.own
         gaze = gaze_of(world.body)
-        fixated = (own.phase == CROSS) & jnp.all(jnp.abs(gaze) <= CROSS_SIZE)
-        looked_at = jnp.all(jnp.abs(gaze[None] - BUTTONS) <= BUTTON, axis=1)
+        appears = (own.phase == CROSS) & jnp.all(jnp.abs(gaze) <= TENTH)
+        looked_at = jnp.all(jnp.abs(gaze[None] - BUTTONS) <= TENTH, axis=1)
         answered = (own.phase == CHOICE) & jnp.any(looked_at)
         correct = answered & (jnp.argmax(looked_at) == own.right[own.current])
-        held = jnp.where(fixated | (own.phase == ANSWER), own.held + 1, 0)
-        appears = (own.phase == CROSS) & (held >= FIXATE)
+        held = jnp.where(own.phase == ANSWER, own.held + 1, 0)
         over = (own.phase == ANSWER) & (held >= REVEAL)
         phase = jnp.where(appears, CHOICE, jnp.where(answered, ANSWER, jnp.where(over, CROSS, own.phase)))
         going = dataclasses.replace(
             own,
             phase=phase.astype(jnp.int32),
-            held=jnp.where(appears | over, 0, held),
+            held=jnp.where(over, 0, held),
             perfect=own.perfect & (~answered | correct),
             done=own.done + answered,
         )
@@ -171,7 +178,7 @@ class VisuomotorMapping(ScreenLevel):
     def paint(self, world: World, pixels: Pixels, empty: Int[Array, "H W 3"]) -> Int[Array, "H W 3"]:
         """A cross; or an image and four buttons."""
         own: Trials = world.own
-        crossed = painted(pixels.cross(CROSS_SIZE), RED, empty)
+        crossed = painted(pixels.cross(TENTH), RED, empty)
         row, column = pixels.cells((0, 0), IMAGE, PIXELS)
         drawn = jnp.asarray(images())[own.image[own.current]][row, column]
         chosen = painted(pixels.square((0, 0), IMAGE), drawn, empty)
@@ -180,7 +187,7 @@ class VisuomotorMapping(ScreenLevel):
             told = jnp.where(right, _DULL_GREEN, _DULL_RED)
             shown = jnp.where(own.met[own.current], _DARK, told)
             colour = jnp.where(answer, jnp.where(right, GREEN, RED), shown)
-            chosen = painted(pixels.square(place, BUTTON), colour, chosen)
+            chosen = painted(pixels.square(place, TENTH), colour, chosen)
         return jnp.where(own.phase == CROSS, crossed, chosen)
 
 
@@ -221,13 +228,13 @@ class VisuomotorMappingPlayer(Shadow):
         gaze = gaze_of(state.world.body)
         button = jnp.maximum(memory.right[own.image[own.current]], 0)
         target = jnp.where(own.phase == CHOICE, jnp.asarray(BUTTONS)[button], jnp.zeros(2))
-        off = target - gaze
+        off = angles_of(target) - angles_of(gaze)
         names = list(self.task.actions)
         left, right, down, up = (names.index(name) for name in ("small look left", "small look right", "look down", "look up"))
         still = names.index("nothing" if self.task.reduced else "fire")
         across, along = jnp.where(off[0] > 0, right, left), jnp.where(off[1] > 0, up, down)
         way = jnp.where(jnp.abs(off[0]) > jnp.abs(off[1]), across, along)
-        return jnp.where(jnp.max(jnp.abs(off)) > 3.0, way, still)
+        return jnp.where(jnp.max(jnp.abs(off)) > 2.2, way, still)
 
     def learn(self, memory: Mapping, before: LevelState, action: Int[Array, ""], after: LevelState) -> Mapping:
         """The green button, while it is shown."""

@@ -11,11 +11,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int, PRNGKeyArray
 
 from gtrxl.tasks.errors import in_range
-from gtrxl.tasks.first_person.actions import Command
-from gtrxl.tasks.first_person.level import REPEAT, Level, LevelState, Verdict, World, seconds, silence
-from gtrxl.tasks.first_person.motion import touching, walk
+from gtrxl.tasks.first_person.actions import LAB_PACE, OWN_PACE, Command, Pace
+from gtrxl.tasks.first_person.level import Level, LevelState, Verdict, World, seconds, silence
+from gtrxl.tasks.first_person.motion import touching
 from gtrxl.tasks.first_person.rooms import KINDS, choose, facing, kind, paint, room, standing
-from gtrxl.tasks.first_person.scene import COLOURS, FREE, SHAPES, Body, Objects, Scene, centre
+from gtrxl.tasks.first_person.scene import COLOURS, GLASS, SHAPES, Body, Objects, Scene, centre
 from gtrxl.tasks.players.steering import LOOK_ROUND, Shadow, in_view, steer
 
 SHOWN, PAD, LEFT, RIGHT = range(4)
@@ -40,18 +40,19 @@ class Pair(eqx.Module):
 
 @dataclasses.dataclass(frozen=True)
 class SelectNonmatching(Level):
-    """Two rooms. The first shows an object in a niche behind glass, and has a pad on its floor: stepping on it pays 1 and leads
-    to the second room, which has two objects: the one that was shown (-10) and another (+10). Either, or `trial_steps` steps
-    since the trial began, lead back to the first room, where the same object is shown again for the whole episode, while the
-    other one and the sides are drawn anew. Both rooms are entered facing all that matters in them.
+    """Two rooms. The first shows an object in a niche behind glass, on the left or on the right, and has a pad on its floor:
+    stepping on it pays 1 and leads to the second room, which has two objects: the one that was shown (-10) and another (+10).
+    Either, or `trial_steps` steps since the trial began, lead back to the first room, where the same object is shown again for
+    the whole episode, while its side, the other object and their sides are drawn anew. Both rooms are entered facing all that
+    matters in them. An episode has 12 seconds, time for about four trials.
 
-    Unlike DMLab-30's: the rooms and objects are this world's, what is shown is always straight ahead behind glass, and an episode
-    has 60 seconds with at most 12 for a trial, where the original's setting is 12 for the episode. `fresh`, `mixed`, `objects`,
-    `room` and `penalty` have no counterpart there.
+    Unlike DMLab-30's: the rooms and objects are this world's, and both niches are in the wall ahead. `fresh`, `mixed`,
+    `objects`, `room`, `penalty` and `trial_steps` have no counterpart there.
     """
 
     room: int = 5
-    """Cells along a side of each room. In one of less than 5 the pad lies straight ahead, and everything within 3 cells."""
+    """Cells along a side of each room. One of less than 5 is for first trials, and not like DMLab-30's: what is shown and the pad
+    are straight ahead, everything is within 3 cells, and one walks and turns as in Memory Maze."""
     objects: int = 20
     """How many kinds are drawn from; no two of the first 7 have shape or colour in common."""
     fresh: int = 0
@@ -62,7 +63,7 @@ class SelectNonmatching(Level):
     """What the matching object costs. Where it costs nothing, going for either is worth learning before it is known which."""
     trial_steps: int = seconds(12)
     """Steps until a trial is broken off."""
-    episode_steps: int = seconds(60)
+    episode_steps: int = seconds(12)
 
     def __post_init__(self):
         super().__post_init__()
@@ -72,6 +73,11 @@ class SelectNonmatching(Level):
         in_range("mixed", self.mixed, least=0, most=1, hint="0 gives every kind its side")
         in_range("penalty", self.penalty, least=0, most=10, hint="DMLab-30's is 10")
         in_range("trial_steps", self.trial_steps, least=1, hint="there are 15 steps in a second")
+
+    @property
+    def pace(self) -> Pace:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """DeepMind Lab's, or in small rooms Memory Maze's."""
+        return OWN_PACE if self._small else LAB_PACE
 
     def build(self, key: PRNGKeyArray) -> World:
         """Two rooms beside each other, the niche between them, and the first trial."""
@@ -100,10 +106,9 @@ class SelectNonmatching(Level):
         """Remembers what it was shown."""
         return SelectNonmatchingPlayer(self)
 
-    def move(self, world: World, command: Command) -> Body:
-        """Walks as if the niche were a wall: it is behind glass."""
-        wall = world.scene.wall.at[self._middle, self.room + 1].set(1)
-        return walk(wall, world.body, command, frames=REPEAT)
+    @property
+    def _small(self) -> bool:
+        return self.room < 5
 
     @property
     def _middle(self) -> int:
@@ -115,11 +120,15 @@ class SelectNonmatching(Level):
 
     def _trial(self, key: PRNGKeyArray, shown: Int[Array, ""]) -> World:
         """Back in the first room."""
-        other_key, side_key, pad_key = jax.random.split(key, 3)
+        other_key, side_key, pad_key, niche_key = jax.random.split(key, 4)
         other = (shown + jax.random.randint(other_key, (), 1, self.objects)) % self.objects
         drawn = jax.random.randint(side_key, (), LEFT, RIGHT + 1)
         matching = drawn if self.mixed else jnp.where(shown < other, LEFT, RIGHT)
-        aside = jax.random.randint(pad_key, (), -1, 2) if self.room >= 5 else jnp.int32(0)
+        if self._small:
+            pad_row, niche_row = jnp.int32(self._middle), jnp.int32(self._middle)
+        else:
+            pad_row = self._middle + jax.random.randint(pad_key, (), -1, 2)
+            niche_row = jnp.where(jax.random.bernoulli(niche_key), 1, self.room)
         pair = Pair(
             second=jnp.zeros((), bool),
             shown=shown.astype(jnp.int32),
@@ -128,19 +137,19 @@ class SelectNonmatching(Level):
             clock=jnp.int32(0),
         )
         return World(
-            scene=self._scene(pair, pad_row=self._middle + aside),
+            scene=self._scene(pair, pad_row=pad_row, niche_row=niche_row),
             body=self._entrance(second=False),
             own=pair,
             instruction=silence(),
         )
 
-    def _scene(self, pair: Pair, *, pad_row: Int[Array, ""]) -> Scene:
+    def _scene(self, pair: Pair, *, pad_row: Int[Array, ""], niche_row: Int[Array, ""]) -> Scene:
         first = room(self.room, self.room, wall=paint("orange", "planks"), floor=paint("brown", "checks"))
         second = room(self.room, self.room, wall=paint("brown", "bricks"), floor=paint("white", "planks"))
         wall, floor = (jnp.concatenate(both, axis=1) for both in zip(first, second, strict=True))
-        wall = wall.at[self._middle, self.room + 1].set(FREE)
+        wall = wall.at[niche_row, self.room + 1].set(GLASS)
         far = 2 * self.room + 2
-        cells = [[self._middle, self.room + 1], [pad_row, self.room], [1, far], [self.room, far]]
+        cells = [[niche_row, self.room + 1], [pad_row, self.room], [1, far], [self.room, far]]
         left = jnp.where(pair.matching == LEFT, pair.shown, pair.other)
         right = jnp.where(pair.matching == LEFT, pair.other, pair.shown)
         shape, colour = kind(jnp.stack([pair.shown, jnp.int32(0), left, right]))
@@ -174,10 +183,13 @@ class SelectNonmatchingPlayer(Shadow):
     def choose(self, memory: Remembered, state: LevelState) -> Int[Array, ""]:
         """To the pad once the object was seen; in the second room to the one that is not like it."""
         world, objects = state.world, state.world.scene.objects
-        to_pad = jnp.where(memory.shape < 0, LOOK_ROUND, steer(world.body, objects.place[PAD]))
+        to_pad = jnp.where(memory.shape < 0, LOOK_ROUND, self._steer(world.body, PAD, objects))
         differs = (objects.shape[LEFT] != memory.shape) | (objects.colour[LEFT] != memory.colour)
         target = jnp.where(differs, LEFT, RIGHT)
-        return jnp.where(world.own.second, steer(world.body, objects.place[target]), to_pad)
+        return jnp.where(world.own.second, self._steer(world.body, target, objects), to_pad)
+
+    def _steer(self, body: Body, number: int | Int[Array, ""], objects: Objects) -> Int[Array, ""]:
+        return steer(body, objects.place[number], pace=self.task.pace)
 
     def learn(self, memory: Remembered, before: LevelState, action: Int[Array, ""], after: LevelState) -> Remembered:
         """What is shown now, if it is in view."""

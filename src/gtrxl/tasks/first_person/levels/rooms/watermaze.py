@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from gtrxl.tasks.errors import in_range
-from gtrxl.tasks.first_person.actions import Command
+from gtrxl.tasks.first_person.actions import REPEAT, Command
 from gtrxl.tasks.first_person.level import Level, LevelState, Verdict, World, seconds, silence
 from gtrxl.tasks.first_person.rooms import any_heading, choose, facing, paint, standing
 from gtrxl.tasks.first_person.scene import (
@@ -35,27 +35,33 @@ PLATFORM = 0
 PLATFORM_RADIUS = 0.8
 """One stands on the platform when one is nearer to its middle than this."""
 LIMIT = 5
-"""What one visit pays at most."""
+"""How often one visit pays."""
+BETWEEN = 62
+"""Frames from one of these times to the next, and from the first touch to the first."""
+PLACES = 8
+"""At the rim, where one can be put."""
 LANDMARKS = 4
 SECTORS = 8
 """Differently painted parts of the wall."""
 
 
 class Pool(eqx.Module):
-    """What the platform has paid since one was put into the pool."""
+    """A visit of the platform."""
 
-    paid: Int[Array, "*s"]
+    held: Int[Array, "*s"]
+    """Steps since the platform has risen; 0 while one swims."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Watermaze(Level):
-    """A round pool with a platform under the water. Each step on it pays 1; after 5 of them one is put back at a random place,
-    looking anywhere. The platform stays where it is for the whole episode and is seen only while one stands on it. Eight
-    differently painted parts of the wall and four tall landmarks beyond it, drawn anew for every episode, tell where one is.
+    """A round pool with a platform under the water. Once touched it is seen, and holds one for about five seconds: one can look
+    round, but not leave. In that time it pays 1 every 62 frames, five times; then one is put at one of eight places at the rim,
+    facing the middle, as at the start. The platform stays where it is for the whole episode and is seen only while it holds one.
+    Eight differently painted parts of the wall and four tall landmarks beyond it, drawn anew for every episode, tell where one
+    is.
 
-    Unlike DMLab-30's: the pool is made of square cells; one is not held on the platform, and the five steps count even if one
-    leaves it between them; the landmarks are this world's; one is put back looking anywhere, there about at the
-    middle.
+    Unlike DMLab-30's: the pool is made of square cells, and its size is ours; the platform appears, but does not lift one up; the
+    landmarks are this world's; one is never put onto the platform or right beside it while there is another place.
     """
 
     arena: int = 13
@@ -92,17 +98,25 @@ class Watermaze(Level):
         objects = eqx.tree_at(lambda of: (of.size, of.lift), objects, (size, lift))
         floor = jnp.full(wall.shape, paint("cyan", "dots"))
         scene = Scene(wall=wall, floor=floor, sky=jnp.int32(COLOURS.index("cyan")), objects=objects)
-        world = World(scene=scene, body=self._spawn(body_key), own=Pool(paid=jnp.int32(0)), instruction=silence())
-        return self._shown(world)
+        body = self._spawn(body_key, objects.place[PLATFORM])
+        return self._shown(World(scene=scene, body=body, own=Pool(held=jnp.int32(0)), instruction=silence()))
 
     def judge(self, world: World, command: Command, key: PRNGKeyArray) -> Verdict:
-        """Pays on the platform; after the fifth time, elsewhere."""
-        on = self.on_platform(world)
-        paid = world.own.paid + on
-        back = paid >= LIMIT
-        body = choose(back, self._spawn(key), world.body)
-        world = dataclasses.replace(world, body=body, own=Pool(paid=jnp.where(back, 0, paid)))
-        return Verdict(world=self._shown(world), reward=on.astype(jnp.float32), terminated=jnp.zeros((), bool))
+        """The platform holds one, and pays; after the fifth time, elsewhere."""
+        before: Pool = world.own
+        held = jnp.where((before.held > 0) | self.on_platform(world), before.held + 1, 0)
+        # It has risen in the step in which it was touched: frames are counted from the end of that one.
+        times = self._times(held)
+        pays = times > self._times(before.held)
+        back = times >= LIMIT
+        body = choose(back, self._spawn(key, world.scene.objects.place[PLATFORM]), world.body)
+        world = dataclasses.replace(world, body=body, own=Pool(held=jnp.where(back, 0, held)))
+        return Verdict(world=self._shown(world), reward=pays.astype(jnp.float32), terminated=jnp.zeros((), bool))
+
+    def move(self, world: World, command: Command) -> Body:
+        """On the platform one only looks."""
+        free = world.own.held == 0
+        return super().move(world, dataclasses.replace(command, move=command.move * free, strafe=command.strafe * free))
 
     def player(self) -> "WatermazePlayer":
         """Searches, and remembers the place."""
@@ -114,7 +128,7 @@ class Watermaze(Level):
         return jnp.sum(away**2) < PLATFORM_RADIUS**2
 
     def _shown(self, world: World) -> World:
-        there = world.scene.objects.there.at[PLATFORM].set(self.on_platform(world))
+        there = world.scene.objects.there.at[PLATFORM].set(world.own.held > 0)
         return eqx.tree_at(lambda of: of.scene.objects.there, world, there)
 
     def _anywhere(self, key: PRNGKeyArray, margin: float) -> Float[Array, "2"]:
@@ -124,9 +138,19 @@ class Watermaze(Level):
         angle = any_heading(angle_key)
         return self.arena / 2 + 1 + far * jnp.stack([jnp.cos(angle), jnp.sin(angle)])
 
-    def _spawn(self, key: PRNGKeyArray) -> Body:
-        place_key, heading_key = jax.random.split(key)
-        return facing(self._anywhere(place_key, 0.0), any_heading(heading_key))
+    def _spawn(self, key: PRNGKeyArray, platform: Float[Array, "2"]) -> Body:
+        """At one of the places at the rim, away from the platform if there is such a one."""
+        angle = jnp.arange(PLACES) * (2 * np.pi / PLACES)
+        out = jnp.stack([jnp.cos(angle), jnp.sin(angle)], axis=1)
+        places = self.arena / 2 + 1 + (self.arena / 2 - 1) * out
+        away = jnp.linalg.norm(places - platform[None], axis=1) > 2 * PLATFORM_RADIUS
+        chosen = jnp.argmax(jax.random.uniform(key, (PLACES,)) + away)
+        return facing(places[chosen], jnp.remainder(angle[chosen] + np.pi, 2 * np.pi))
+
+    @staticmethod
+    def _times(held: Int[Array, ""]) -> Int[Array, ""]:
+        """How often it has paid after so many steps."""
+        return jnp.maximum(held - 1, 0) * REPEAT // BETWEEN
 
 
 @functools.cache
@@ -163,7 +187,7 @@ class WatermazePlayer(Shadow):
         return steer(body, jnp.where(memory.found, memory.place, lattice[next_one]))
 
     def learn(self, memory: Search, before: LevelState, action: Int[Array, ""], after: LevelState) -> Search:
-        """Here it is, or not; once it has paid it is known."""
+        """Here it is, or not; once it was touched it is known."""
         moved = self.task.move(before.world, self.task.command(action))
         return self._feel(memory, dataclasses.replace(before.world, body=moved))
 
