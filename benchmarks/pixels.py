@@ -1,6 +1,7 @@
 """How fast is training from pictures, and where does the time go?
 
-    python benchmarks/pixels.py --out docs/data/pixels.json
+    python benchmarks/pixels.py --out docs/data/pixels.json                 # the loop: Memory Maze at 72 x 96 and at 24 x 32
+    python benchmarks/pixels.py --repeats 0                                 # compiles it and keeps the programs: no figures
     python benchmarks/pixels.py --part torso --out docs/data/torso.json     # the ResNet alone, beside PyTorch (torso.py)
 
 For each task: frames a second of the whole loop (task, acting, learning, in one compiled program) on all cores of the CPU and on
@@ -8,11 +9,13 @@ one, and of its parts, each compiled alone on the same shapes. Shares are those 
 the same step without its picture, which is the rules; torso and core are the agent's at acting (a step of it less its torso
 is the core, with memory, policy and value); the update is the whole less all of these, and its torso is that torso's forward and
 backward pass alone. Parts are measured in turn and repeated; the median counts. V-MPO here copies its network at every update:
-whole periods of ten would only take longer to measure.
+whole periods of ten would only take longer to measure. Programs are kept where `gtrxl train` keeps its own, so that a machine has
+to be quiet for the rounds alone: compile first. A row says how loaded the machine was.
 """
 
 import dataclasses
 import json
+import os
 import pathlib
 import statistics
 import sys
@@ -30,6 +33,7 @@ from gtrxl.cli.tables import print_table, table
 from gtrxl.runs import settings as configs
 from gtrxl.tasks.first_person.level import Level
 from gtrxl.tasks.players.scripted import random_action
+from gtrxl.training import programs
 from gtrxl.training.device_engine import build
 from gtrxl.training.placement import choose_devices
 from gtrxl.training.rollout import begin
@@ -52,11 +56,12 @@ class Settings:
     devices: int = 0
     """Devices to spread the streams over; 0 takes all cores of the CPU."""
     repeats: int = 5
+    """Rounds after the first one, which warms up; 0 only compiles."""
     out: pathlib.Path | None = None
     """Where the rows go; those of other tasks that are there already are kept."""
 
 
-def programs(settings: Settings, task: str) -> tuple[dict[str, Call], int]:
+def _programs(settings: Settings, task: str) -> tuple[dict[str, Call], int]:
     """What is measured, each a call that waits for its end; and how many frames each of them has."""
     config = configs.change(
         configs.defaults(task=task, core=settings.core),
@@ -152,10 +157,12 @@ def _compiled(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Call:
     return lambda: jax.block_until_ready(program(*arguments))
 
 
-def measured(settings: Settings, task: str) -> dict[str, Any]:
-    """A row of the table."""
+def measured(settings: Settings, task: str) -> dict[str, Any] | None:
+    """A row of the table; None if nothing is to be measured."""
     _say(f"{task}: compiling")
-    made, frames = programs(settings, task)
+    made, frames = _programs(settings, task)
+    if not settings.repeats:
+        return None
     seconds: dict[str, list[float]] = {name: [] for name in made}
     for repeat in range(settings.repeats + 1):  # the first warms up
         _say(f"{task}: round {repeat} of {settings.repeats}" if repeat else f"{task}: warming up")
@@ -186,6 +193,7 @@ def measured(settings: Settings, task: str) -> dict[str, Any]:
         "least": round(frames / max(seconds[fastest]), 1),
         "most": round(frames / min(seconds[fastest]), 1),
         "on_one_core": round(frames / one, 1),
+        "load": round(os.getloadavg()[0], 1),
         "rendered_per_second": round(frames / max(1e-9, middle["task"] - middle["rules"])),
         **{f"{name}_share": round(value / one, 3) for name, value in shares.items()},
     }
@@ -202,7 +210,10 @@ def main() -> None:
 
 def measure_loop(settings: Settings) -> None:
     """The whole loop and its parts."""
-    rows = [measured(settings, task) for task in settings.tasks]
+    programs.keep()
+    rows = [row for task in settings.tasks if (row := measured(settings, task)) is not None]
+    if not rows:
+        return
     devices = len(jax.local_devices())
     print(
         f"{settings.core}, {settings.channels} torso, {settings.streams} streams, unrolls of {settings.unroll} steps; "

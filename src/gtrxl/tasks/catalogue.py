@@ -117,21 +117,21 @@ _LEVELS = {
     ),
     "explore_obstructed_goals_large": _level(
         "explore.mazes:ObstructedGoals",
-        "explore_obstructed_goals in a larger maze with 9 rooms",
+        "find back to a flag in a maze with 9 rooms, and doors that open or close each time",
         sets=_MEMORY,
         size=17,
         episode_steps=1800,
     ),
     "explore_goal_locations_large": _level(
         "explore.mazes:GoalLocations",
-        "explore_goal_locations in a larger maze with 9 rooms",
+        "find back to a flag in a maze with 9 rooms",
         sets=_MEMORY,
         size=17,
         episode_steps=1800,
     ),
     "explore_object_rewards_many": _level(
         "explore.object_rewards:ObjectRewards",
-        "explore_object_rewards with 8 categories",
+        "find out which of 8 categories pay, and take them",
         sets=_MEMORY,
         objects=16,
         categories=8,
@@ -141,7 +141,7 @@ _LEVELS = {
         "rooms.collect:CollectGood", "take what is good, leave what is bad, in any room", sets=_REACTIVE
     ),
     "explore_object_locations_small": _level(
-        "explore.mazes:ObjectLocations", "gather apples in a maze, again and again", sets=_REACTIVE
+        "explore.mazes:ObjectLocations", "gather the apples of a maze with 4 rooms, again and again", sets=_REACTIVE
     ),
     "language_select_described_object": _level(
         "language.described:DescribedObject", "take what the instruction names", sets=_REACTIVE
@@ -180,26 +180,32 @@ _LEVELS = {
     ),
     "explore_object_locations_large": _level(
         "explore.mazes:ObjectLocations",
-        "explore_object_locations in a larger maze with 9 rooms",
+        "gather the apples of a maze with 9 rooms, again and again",
         sets=_LATER,
         size=17,
         episode_steps=1800,
     ),
     "skymaze_irreversible_path_hard": _level(
-        "skymaze.irreversible:IrreversiblePath", "go down from platform to platform, where no step leads back up", sets=_LATER
+        "skymaze.irreversible:IrreversiblePath",
+        "go down from platform to platform to the flag; no step leads back up",
+        sets=_LATER,
     ),
     "skymaze_irreversible_path_varied": _level(
         "skymaze.irreversible:IrreversiblePath",
-        "the same, from easy mazes to hard ones",
+        "go down from platform to platform to the flag, in easy mazes and in hard ones",
         sets=_LATER,
         least=0,
         most=100,
     ),
     "lasertag_one_opponent_small": _level("lasertag.tag:LaserTag", "tag an opponent that shoots back, in a maze", sets=_LATER),
-    "lasertag_three_opponents_small": _level("lasertag.tag:LaserTag", "the same with three opponents", sets=_LATER, opponents=3),
-    "lasertag_one_opponent_large": _level("lasertag.tag:LaserTag", "one opponent in a larger maze", sets=_LATER, size=21),
+    "lasertag_three_opponents_small": _level(
+        "lasertag.tag:LaserTag", "tag three opponents that shoot back, in a maze", sets=_LATER, opponents=3
+    ),
+    "lasertag_one_opponent_large": _level(
+        "lasertag.tag:LaserTag", "tag an opponent that shoots back, in a larger maze", sets=_LATER, size=21
+    ),
     "lasertag_three_opponents_large": _level(
-        "lasertag.tag:LaserTag", "three opponents in a larger maze", sets=_LATER, size=21, opponents=3
+        "lasertag.tag:LaserTag", "tag three opponents that shoot back, in a larger maze", sets=_LATER, size=21, opponents=3
     ),
     "natlab_fixed_large_map": _level(
         "natlab.forage:Forage",

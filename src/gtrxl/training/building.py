@@ -61,6 +61,6 @@ def update_of(config: Config[Any], **where: Any) -> Update:
         popart_step=config.popart_step,
         pixel_control=config.pixel_control,
         final_rate=config.final_rate,
-        last=config.last_update,
+        last=float(config.last_update) if config.last_update else None,
         **where,
     )

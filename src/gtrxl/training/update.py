@@ -64,7 +64,8 @@ class Update(eqx.Module):
     final_rate: float = eqx.field(static=True, default=1.0)
     """The share of the learning rate that is left after `last` updates; it falls to it linearly."""
 
-    last: int = eqx.field(static=True, default=0)
+    last: float | Float[Array, ""] | None = None
+    """Not built into the program either, so that a run that is made longer finds it compiled; None keeps the rate."""
 
     dials: Mapping[str, float | Float[Array, ""]] | None = None
     """The learner's dials where they are not to be built into the program."""
@@ -129,7 +130,7 @@ class Update(eqx.Module):
 
     def _share(self, updates: Int[Array, ""] | int) -> Float[Array, ""] | None:
         """Of the learning rate, for this update; None for all of it."""
-        if self.final_rate == 1.0 or not self.last:
+        if self.final_rate == 1.0 or self.last is None:
             return None
         return 1 - (1 - self.final_rate) * jnp.minimum(jnp.float32(updates) / self.last, 1.0)
 

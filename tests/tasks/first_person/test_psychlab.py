@@ -27,7 +27,7 @@ from tests.tasks.first_person.playing import one_step, played, same_alone_and_in
 
 NAMES = list(MAPPING_ACTIONS)
 STILL = jnp.int32(NAMES.index("nothing"))
-STEPS = 80
+STEPS = 130
 TASK = VisuomotorMapping(images=3, trials=8, height=24, width=32)
 DARK, GREEN, RED, DULL_GREEN, DULL_RED = (60, 60, 90), (70, 235, 70), (235, 70, 70), (80, 170, 80), (170, 80, 80)
 
@@ -161,7 +161,7 @@ def test_images_are_told_apart_by_their_colours():
 
 def test_the_player_knows_every_answer():
     rewards = played(TASK, STEPS).rewards
-    assert (rewards.sum(1) >= TASK.trials).all(), "eight trials in 80 steps"
+    assert (rewards.sum(1) >= TASK.trials).all(), "eight trials in 130 steps"
 
 
 def test_the_usual_fifteen_actions_work_too():

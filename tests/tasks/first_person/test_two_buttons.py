@@ -15,8 +15,8 @@ from gtrxl.tasks.first_person.level import LevelState
 from gtrxl.tasks.first_person.levels.psychlab import comparison, drawings, recognition, search
 from gtrxl.tasks.first_person.levels.psychlab.comparison import SequentialComparison
 from gtrxl.tasks.first_person.levels.psychlab.recognition import NEW, OLD, ContinuousRecognition
-from gtrxl.tasks.first_person.levels.psychlab.search import VisualSearch
 from gtrxl.tasks.first_person.levels.psychlab.screen import ASIDE, angles_of
+from gtrxl.tasks.first_person.levels.psychlab.search import VisualSearch
 from gtrxl.tasks.first_person.levels.psychlab.trials import CROSS, LIT, SHOWN, Staircase, TwoButtons
 from tests.marks import few
 from tests.tasks.first_person.playing import one_step, played, same_alone_and_in_a_batch, start
@@ -29,6 +29,7 @@ ALL = [RECOGNITION, COMPARISON, SEARCH]
 EACH = pytest.mark.parametrize("task", ALL, ids=lambda task: type(task).__name__)
 GREEN, RED, INK = (70, 235, 70), (235, 70, 70), (0, 0, 0)
 look = jax.jit(lambda task, world: task.picture(world, **SIZE), static_argnums=0)
+look_closely = jax.jit(lambda task, world: task.picture(world, height=72, width=96), static_argnums=0)
 
 
 def gazing(state: LevelState, where) -> LevelState:
@@ -71,8 +72,8 @@ def answered(task: TwoButtons, state: LevelState, *, right: bool) -> tuple[Level
 
 def colour_of_button(task: TwoButtons, state: LevelState, number: int) -> tuple[int, ...]:
     """A pixel of a button beside the mark of the gaze, seen while looking straight at it."""
-    picture = np.asarray(look(task, gazing(state, task.buttons[number]).world))
-    return tuple(picture[18 - 2, 24 - 1].tolist())
+    picture = np.asarray(look_closely(task, gazing(state, task.buttons[number]).world))
+    return tuple(picture[36 - 2, 48 - 1].tolist())
 
 
 # Trials

@@ -135,9 +135,7 @@ def nearest(body: Body, place: Float[Array, "N 2"], among: Bool[Array, " N"]) ->
     return jnp.argmin(jnp.where(among, away, jnp.inf)), jnp.any(among)
 
 
-def steer(
-    body: Body, target: Float[Array, "2"], *, around: Discs | None = None, pace: Pace = LAB_PACE
-) -> Int[Array, ""]:
+def steer(body: Body, target: Float[Array, "2"], *, around: Discs | None = None, pace: Pace = LAB_PACE) -> Int[Array, ""]:
     """The one of the 15 actions that brings one soonest to `target`, around what must not be touched."""
     place, clear = jnp.zeros((0, 2)), jnp.zeros(0)
     if around is not None:
@@ -152,7 +150,8 @@ def steer(
     y = body.place[1] + pace.cells * (move * aside + strafe * ahead)
     after = jnp.stack([x, y], axis=1)
     turn_left = jnp.abs(_wrapped(jnp.arctan2(target[1] - y, target[0] - x) - heading[:, -1]))
-    left = jnp.linalg.norm(after - target[None], axis=1) / (pace.cells * REPEAT) + turn_left / float(np.deg2rad(60 * pace.degrees * REPEAT))
+    stride, large = pace.cells * REPEAT, float(np.deg2rad(60 * pace.degrees * REPEAT))
+    left = jnp.linalg.norm(after - target[None], axis=1) / stride + turn_left / large
     inside = jnp.sum(jnp.maximum(clear[None] - MARGIN / 2 - jnp.linalg.norm(after[:, None] - place[None], axis=-1), 0.0), axis=1)
     idle = jnp.asarray((rows[:, 1] != 0) | (rows[:, 4] != 0))
     return jnp.argmin(jnp.where(idle, jnp.inf, left + 1000.0 * inside)).astype(jnp.int32)

@@ -2,8 +2,8 @@
 
 H height and W width of the picture.
 
-The screen hangs upright, `DISTANCE` before the eye, and is seen in perspective. Places on it are counted from its middle, east and
-north positive, in units that a degree covers there. Nobody walks here: of a body, heading and pitch say where it looks.
+The screen hangs upright, `DISTANCE` before the eye, and is seen in perspective. Places on it are counted from its middle, east
+and north positive, in units that a degree covers there. Nobody walks here: of a body, heading and pitch say where it looks.
 """
 
 import abc
@@ -128,6 +128,6 @@ class ScreenLevel(Level):
         framed = painted(pixels.square((0, 0), EDGE + max(FRAME, pixels.scale)), BLACK, behind)
         picture = self.paint(world, pixels, painted(pixels.square((0, 0), EDGE), WHITE, framed))
         # Where one looks, so that it can be aimed: in sides of even length the two pixels in the middle, or more.
-        half = max(0.6, 0.6 / pixels.scale)
+        half = max(0.6, 0.9 / pixels.scale)
         row, column = (np.abs(np.arange(side) + 0.5 - side / 2) < half for side in (height, width))
         return painted(jnp.asarray(row[:, None] & column[None, :]), self.mark, picture).astype(jnp.uint8)

@@ -82,9 +82,10 @@ class Trials(eqx.Module):
 @dataclasses.dataclass(frozen=True)
 class VisuomotorMapping(ScreenLevel):
     """A white screen in a frame, which the gaze moves over. A trial begins with a cross; once it is looked at an image appears on
-    three quarters of the screen, with four buttons at its edges: north, south, east, west. Looking at a button answers: 1 if it belongs to the image, else nothing; the right one
-    is shown for two steps, and the next trial begins. Which button belongs to which image is drawn for the episode. When an image
-    is shown for the first time its button is green and the others red; later all are dark, and one must remember.
+    three quarters of the screen, with four buttons at its edges: north, south, east, west. Looking at a button answers: 1 if it
+    belongs to the image, else nothing; the right one is shown for two steps, and the next trial begins. Which button belongs to
+    which image is drawn for the episode. When an image is shown for the first time its button is green and the others red; later
+    all are dark, and one must remember.
 
     Images come in rounds of random order. The first round has one; after a round without mistakes the next has one more, until
     there are `images`. The episode ends after `trials` trials. Actions are the paper's five for this level, or with `reduced=0`
