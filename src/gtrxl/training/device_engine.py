@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import equinox as eqx
 import jax
 import numpy as np
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Array, Int, PRNGKeyArray
 
 from gtrxl.cores.kernels.comparison import QUICKLY
 from gtrxl.runs import settings
@@ -104,8 +104,8 @@ def _start(config: Config[Any], loop: Loop, key: PRNGKeyArray) -> Training:
 class _Compiled:
     """The program of one report's updates and of a look at the memory; its argument is used up.
 
-    Neither the seed, nor the learner's dials, nor the number of updates are part of it: runs that differ in these alone find it
-    compiled where JAX keeps compiled programs.
+    Neither the seed, nor the learner's dials, nor the number of updates, in all or between two reports, are part of it: runs that
+    differ in these alone find it compiled where JAX keeps compiled programs.
     """
 
     def __init__(self, engine: DeviceEngine, training: Training, episodes: EpisodeRows):
@@ -116,13 +116,13 @@ class _Compiled:
         dials, fixed = eqx.partition(loop, lambda leaf: isinstance(leaf, float))
         self._rest = rest
         self._dials = jax.tree.map(np.float32, dials)  # of NumPy: the same on all hosts, on no device yet
-        periods = self._updates // loop.period
+        self._periods = np.int32(self._updates // loop.period)
 
-        def program(arrays: Training, dials: Loop):
+        def program(arrays: Training, dials: Loop, periods: Int[Array, ""]):
             training, chunk = eqx.combine(dials, fixed).run(eqx.combine(arrays, rest), periods)
             return eqx.filter(training, eqx.is_array), chunk
 
-        self._program = jax.jit(program, donate_argnums=0).lower(arrays, self._dials).compile()
+        self._program = jax.jit(program, donate_argnums=0).lower(arrays, self._dials, self._periods).compile()
 
         def diagnose(arrays: Training):
             training: Training = eqx.combine(arrays, rest)
@@ -137,7 +137,7 @@ class _Compiled:
         """One report further; it cannot stop in between."""
         del stop
         assert until == int(state.updates) + self._updates, (until, int(state.updates), self._updates)
-        arrays, chunk = self._program(eqx.filter(state, eqx.is_array), self._dials)
+        arrays, chunk = self._program(eqx.filter(state, eqx.is_array), self._dials, self._periods)
         look = self._look(arrays)
         state = eqx.combine(arrays, self._rest)
         return Advance(state, self._row(state, *jax.device_get((chunk, look))))

@@ -136,45 +136,60 @@ class Loop(eqx.Module):
             diverged=jnp.int32(-1),
         )
 
-    def run(self, training: Training, periods: int) -> tuple[Training, Chunk]:
-        """`periods` periods, and what to report of them. To be compiled by the caller, with `training` donated."""
+    def run(self, training: Training, periods: int | Int[Array, ""]) -> tuple[Training, Chunk]:
+        """`periods` periods, and what to report of them. To be compiled by the caller, with `training` donated; one program does
+        for any number of periods if that is one of its arguments."""
         if self.mesh is None:
             return self._run(training, periods)
         arrays, rest = eqx.partition(training, eqx.is_array)
         dials, fixed = eqx.partition(self, eqx.is_array)
         where = self.placement(arrays)
 
-        def local(arrays: Training, dials: Loop) -> tuple[Training, Chunk]:
+        def local(arrays: Training, dials: Loop, periods: Int[Array, ""]) -> tuple[Training, Chunk]:
             training, report = eqx.combine(dials, fixed)._run(eqx.combine(arrays, rest), periods)
             return eqx.filter(training, eqx.is_array), report
 
-        spread = jax.shard_map(local, mesh=self.mesh, in_specs=(where, P()), out_specs=(where, P()), check_vma=False)
-        arrays, report = spread(arrays, dials)
+        spread = jax.shard_map(local, mesh=self.mesh, in_specs=(where, P(), P()), out_specs=(where, P()), check_vma=False)
+        arrays, report = spread(arrays, dials, jnp.int32(periods))
         return eqx.combine(arrays, rest), report
 
     def placement(self, training: Training) -> Training:
         """Which arrays have a part on each device (the streams') and which are the same on all."""
         return jax.tree_util.tree_map_with_path(lambda at, _: P(AXIS) if at[0].name in SPREAD else P(), training)
 
-    def _run(self, training: Training, periods: int) -> tuple[Training, Chunk]:
-        training, (rows, ended) = jax.lax.scan(lambda training, _: self._period(training), training, length=periods)
-        over = (0, 1)  # periods and updates
-        total, least, most = (lambda x: jnp.sum(x, over)), (lambda x: jnp.min(x, over)), (lambda x: jnp.max(x, over))
+    def _run(self, training: Training, periods: int | Int[Array, ""]) -> tuple[Training, Chunk]:
+        # Traced once, though it is asked for its shapes first.
+        period = jax.jit(lambda training: self._period(training))
+        metrics, ended = jax.eval_shape(lambda training: _summed(*period(training)[1]), training)
+        empty = (
+            jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), metrics),
+            Ended(
+                **{
+                    name: jnp.full(leaf.shape, {"least": jnp.inf, "most": -jnp.inf}.get(name, 0.0), leaf.dtype)
+                    for name, leaf in vars(ended).items()
+                }
+            ),
+        )
+
+        def one(_: Int[Array, ""], carry: tuple[Training, tuple[Metrics, Ended]]) -> tuple[Training, tuple[Metrics, Ended]]:
+            training, (metrics, ended) = carry
+            training, found = period(training)
+            more, others = _summed(*found)
+            return training, (jax.tree.map(jnp.add, metrics, more), ended.and_others(others))
+
+        training, (metrics, ended) = jax.lax.fori_loop(0, periods, one, (training, empty))
+        count = jnp.float32(periods) * self.period
         if self.mesh is not None:
-            total = lambda x: jax.lax.psum(jnp.sum(x, over), AXIS)  # noqa: E731
-            least = lambda x: jax.lax.pmin(jnp.min(x, over), AXIS)  # noqa: E731
-            most = lambda x: jax.lax.pmax(jnp.max(x, over), AXIS)  # noqa: E731
-        return training, Chunk(
-            metrics=jax.tree.map(jnp.mean, rows),
-            ended=Ended(
+            total = lambda x: jax.lax.psum(x, AXIS)  # noqa: E731
+            ended = Ended(
                 count=total(ended.count),
                 total=total(ended.total),
                 squares=total(ended.squares),
-                least=least(ended.least),
-                most=most(ended.most),
+                least=jax.lax.pmin(ended.least, AXIS),
+                most=jax.lax.pmax(ended.most, AXIS),
                 steps=total(ended.steps),
-            ),
-        )
+            )
+        return training, Chunk(metrics=jax.tree.map(lambda sum_: sum_ / count, metrics), ended=ended)
 
     def _period(self, training: Training) -> tuple[Training, tuple[dict[str, Float[Array, " updates"]], Ended]]:
         actor = training.trained.acting()
@@ -215,3 +230,15 @@ class Loop(eqx.Module):
         training = eqx.combine(weights, rest)
         memory = actor.plain(fast, streams=streams)
         return eqx.tree_at(lambda of: of.memory, training, memory), rows
+
+
+def _summed(rows: Metrics, ended: Ended) -> tuple[Metrics, Ended]:
+    """Over the updates of a period."""
+    return jax.tree.map(jnp.sum, rows), Ended(
+        count=jnp.sum(ended.count, 0),
+        total=jnp.sum(ended.total, 0),
+        squares=jnp.sum(ended.squares, 0),
+        least=jnp.min(ended.least, 0),
+        most=jnp.max(ended.most, 0),
+        steps=jnp.sum(ended.steps, 0),
+    )

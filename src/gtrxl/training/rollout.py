@@ -78,6 +78,17 @@ class Ended(eqx.Module):
     most: Float[Array, "*n"]
     steps: Float[Array, "*n"]
 
+    def and_others(self, others: "Ended") -> "Ended":
+        """These and others."""
+        return Ended(
+            count=self.count + others.count,
+            total=self.total + others.total,
+            squares=self.squares + others.squares,
+            least=jnp.minimum(self.least, others.least),
+            most=jnp.maximum(self.most, others.most),
+            steps=self.steps + others.steps,
+        )
+
 
 UNCUT = 2**30
 
