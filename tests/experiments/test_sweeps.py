@@ -72,14 +72,22 @@ def test_a_run_that_lost_its_settings_is_not_taken_for_another(tmp_path):
         sweeps.sweep({"a": dataclasses.replace(CONFIG, steps=256)}, tmp_path, quiet=True)
 
 
-def test_runs_that_differ_in_seed_and_bounds_and_length_share_one_compiled_program(tmp_path):
-    learner = dataclasses.replace(CONFIG.learner, eps_alpha=0.07)
-    other = dataclasses.replace(CONFIG, seed=5, learner=learner, steps=2 * CONFIG.steps)
+def test_runs_that_differ_in_seed_and_bounds_share_one_compiled_program(tmp_path):
+    other = dataclasses.replace(CONFIG, seed=5, learner=dataclasses.replace(CONFIG.learner, eps_alpha=0.07))
     first, second = sweeps.sweep({"a": CONFIG, "b": other}, tmp_path, jobs=1, quiet=True)
     assert len(list((tmp_path / ".compiled").rglob("jit_program-*-cache"))) == 1
     assert [row["loss"] for row in first.rows] != [row["loss"] for row in second.rows]
     alone = gtrxl.train(other, run=tmp_path / "alone", board=False, quiet=True)
     assert [row["loss"] for row in alone.rows] == [row["loss"] for row in second.rows]
+
+
+@pytest.mark.slow
+def test_a_longer_run_finds_the_program_of_a_shorter_one(tmp_path):
+    """Its reports have more updates, and its learning rate falls more slowly."""
+    longer = dataclasses.replace(CONFIG, steps=2 * CONFIG.steps)
+    first, second = sweeps.sweep({"a": CONFIG, "b": longer}, tmp_path, jobs=1, quiet=True)
+    assert len(list((tmp_path / ".compiled").rglob("jit_program-*-cache"))) == 1
+    assert [row["updates"] for row in second.rows] == [2 * row["updates"] for row in first.rows]
 
 
 class Scripted:

@@ -232,7 +232,7 @@ class Loop(eqx.Module):
         return eqx.tree_at(lambda of: of.memory, training, memory), rows
 
 
-def _summed(rows: Metrics, ended: Ended) -> tuple[Metrics, Ended]:
+def _summed(rows: dict[str, Float[Array, " updates"]], ended: Ended) -> tuple[Metrics, Ended]:
     """Over the updates of a period."""
     return jax.tree.map(jnp.sum, rows), Ended(
         count=jnp.sum(ended.count, 0),
