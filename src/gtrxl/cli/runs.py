@@ -13,6 +13,7 @@ import tyro
 
 from gtrxl.cli.numbers import Frames, FramesIfAny
 from gtrxl.cli.tables import print_table, table
+from gtrxl.evaluation.formats.catalogue import FORMATS
 
 if TYPE_CHECKING:
     from gtrxl.runs.config import Config
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 DIVERGED, INTERRUPTED = 3, 130
 Checkpoint = Literal["best", "last"] | int
+FormatName = str if TYPE_CHECKING else tyro.extras.literal_type_from_choices(FORMATS)
+DEFAULT_FORMAT = next(iter(FORMATS))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -324,12 +327,14 @@ class Watch:
 
 @dataclasses.dataclass(frozen=True)
 class Export:
-    """Write a trained agent's weights as safetensors, with a small JSON card."""
+    """Write a trained agent as a file for others, with a small JSON card: its weights, or one step of it as a program."""
 
     run_: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(name="run")]
     """The run's folder."""
     to: Path | None = None
-    """The file to write, ending in .safetensors; RUN/agent.safetensors if left out."""
+    """The file to write; RUN/agent.safetensors, or what the format's files end in, if left out."""
+    format: FormatName = DEFAULT_FORMAT
+    """safetensors: the weights."""
     checkpoint: Checkpoint = "best"
     """Which agent: of the best report, of the last checkpoint, or of an update that there is a checkpoint of."""
     own_code: tyro.conf.OmitArgPrefixes[OwnCode] = OwnCode()
@@ -338,8 +343,8 @@ class Export:
         """Writes both files."""
         from gtrxl.evaluation.export import export
 
-        weights, card = export(self.run_, self.to, which=self.checkpoint, trust=self.own_code.known())
-        print(f"wrote {weights} and {card}")
+        written, card = export(self.run_, self.to, format=self.format, which=self.checkpoint, trust=self.own_code.known())
+        print(f"wrote {written} and {card}")
 
 
 def _say_that_compiling_takes_long(run: Path, task: str | None, *, trust: bool) -> None:

@@ -1,4 +1,4 @@
-"""A trained agent as files that others can read: weights as safetensors, and a small JSON card beside them."""
+"""A trained agent as files that others can read: weights, or a program, and a small JSON card beside it."""
 
 import dataclasses
 import json
@@ -9,12 +9,13 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
+from safetensors import SafetensorError
 
 import gtrxl
+from gtrxl.evaluation.formats.catalogue import format_of
 from gtrxl.evaluation.loading import agents_of, restore_agent
+from gtrxl.evaluation.restored import Restored, name_of, named
 from gtrxl.evaluation.trained_agent import TrainedAgent
-from gtrxl.networks.agent import Agent
 from gtrxl.runs import sealed, settings
 from gtrxl.runs.errors import RunError, first_line, say
 from gtrxl.runs.folder import Which, check_inside, read_rows
@@ -28,49 +29,54 @@ def export(
     run: str | os.PathLike[str],
     to: str | os.PathLike[str] | None = None,
     *,
+    format: str = "safetensors",
     which: Which | int = "best",
     env_fn: EnvFn | None = None,
     trust: bool = False,
     **given: Any,
 ) -> tuple[Path, Path]:
-    """Writes NAME.safetensors and NAME.json, and returns where; `to` is the first of them, RUN/agent.safetensors if left out."""
-    from safetensors import SafetensorError
-    from safetensors.numpy import save_file
-
-    path = Path(run) / "agent.safetensors" if to is None else Path(to)
-    if path.suffix != ".safetensors":
-        raise RunError(f"the file to export to must end in .safetensors, got {path}; its card is written beside it")
+    """Writes a file of a format (`FORMATS`) and its card, and returns where; `to` is the first of them, RUN/agent.safetensors if
+    left out."""
+    chosen = format_of(format)
+    path = Path(run) / f"agent{chosen.suffix}" if to is None else Path(to)
+    if path.suffix != chosen.suffix:
+        raise RunError(f"the file to export to must end in {chosen.suffix}, got {path}; its card is written beside it")
+    part, told = path.with_suffix(".part"), chosen.card(path)
     if to is None and not trust:
-        check_inside(Path(run), *(path.with_suffix(suffix).name for suffix in (".safetensors", ".part", ".json")))
-    config, tasks, agent, update = restore_agent(run, which, env_fn=env_fn, trust=trust, **given)
+        check_inside(Path(run), path.name, part.name, told.name)
+    write = chosen.load()
+    restored = restore_agent(run, which, env_fn=env_fn, trust=trust, **given)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        card = {**_card(restored, Path(run)), **write(restored, part)}
+        card["config"] = card.pop("config")  # last: it is long
+        part.replace(path)
+        part.write_text(json.dumps(card, indent=2) + "\n")
+        part.replace(told)
+    except (OSError, SafetensorError) as error:
+        raise RunError(f"cannot export to {path}: {first_line(error)}; choose another file with --to") from error
+    return path, told
+
+
+def _card(restored: Restored, run: Path) -> dict[str, Any]:
+    """What every card says."""
+    config, tasks, agent, update = restored
     lines = tasks.scales.lines
-    arrays = {name: np.array(array, order="C") for name, array in named(agent).items()}
-    card = {
+    return {
         "what": f"{config.core} agent for {config.task}, trained by {config.algorithm} with gtrxl",
         "version": gtrxl.__version__,
         "update": update,
         "frames": update * config.streams * config.unroll,
-        "return_late_in_training": _late_return(Path(run)),
+        "return_late_in_training": _late_return(run),
         "random": lines.get("random"),
         "best": lines.get("perfect memory", lines.get("human")),
-        "parameters": int(sum(array.size for array in arrays.values())),
-        "arrays": {name: {"shape": list(array.shape), "dtype": str(array.dtype)} for name, array in arrays.items()},
+        "parameters": int(sum(array.size for array in named(agent).values())),
         "config": settings.as_dict(config),
     }
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_suffix(".part")
-        save_file(arrays, part, metadata={"format": "numpy", "gtrxl": gtrxl.__version__})
-        part.replace(path)
-        path.with_suffix(".json").write_text(json.dumps(card, indent=2) + "\n")
-    except (OSError, SafetensorError) as error:
-        raise RunError(f"cannot export to {path}: {first_line(error)}; choose another file with --to") from error
-    return path, path.with_suffix(".json")
 
 
 def load_export(path: str | os.PathLike[str], *, env_fn: EnvFn | None = None, trust: bool = False, **given: Any) -> TrainedAgent:
     """The agent of an exported pair of files. The rest is as in `load`."""
-    from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
     path = Path(path)
@@ -96,7 +102,7 @@ def load_export(path: str | os.PathLike[str], *, env_fn: EnvFn | None = None, tr
         raise RunError(f"{path} must hold the arrays of its card's settings, got others: {', '.join(others[:3])}")
 
     def filled(where: Any, leaf: Any) -> Any:
-        return jnp.asarray(arrays[_name(where)]) if _name(where) in arrays else leaf
+        return jnp.asarray(arrays[name_of(where)]) if name_of(where) in arrays else leaf
 
     agent = jax.tree_util.tree_map_with_path(filled, like)
     return agents_of(agent, config, tasks)[0]
@@ -109,13 +115,3 @@ def _late_return(run: Path) -> float | None:
     except RunError as error:
         say(str(error))
         return None
-
-
-def named(agent: Agent) -> dict[str, Any]:
-    """The agent's arrays by where they are: `core.blocks.attention.w_qkv`."""
-    leaves, _ = jax.tree_util.tree_flatten_with_path(agent)
-    return {_name(where): leaf for where, leaf in leaves if hasattr(leaf, "shape")}
-
-
-def _name(where: Any) -> str:
-    return jax.tree_util.keystr(where, simple=True, separator=".")

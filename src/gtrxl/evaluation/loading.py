@@ -2,10 +2,11 @@
 
 import os
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from gtrxl.evaluation.compiled import CompiledAgent
 from gtrxl.evaluation.gym_agent import GymAgent
+from gtrxl.evaluation.restored import Restored
 from gtrxl.evaluation.trained_agent import TrainedAgent
 from gtrxl.networks.agent import Agent
 from gtrxl.runs.config import Config
@@ -14,15 +15,6 @@ from gtrxl.runs.folder import Which, checkpoints_of, read_config
 from gtrxl.runs.tasks import CompiledTasks, GymTasks, RunTasks, run_tasks
 from gtrxl.tasks.sets import in_words
 from gtrxl.training.session import EnvFn, engine_of, know
-
-
-class Restored(NamedTuple):
-    """A checkpoint's agent, and what it was trained on."""
-
-    config: Config[Any]
-    tasks: RunTasks
-    agent: Agent
-    update: int
 
 
 def load(
