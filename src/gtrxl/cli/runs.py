@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 DIVERGED, INTERRUPTED = 3, 130
 Checkpoint = Literal["best", "last"] | int
-FormatName = str if TYPE_CHECKING else tyro.extras.literal_type_from_choices(FORMATS)
+if TYPE_CHECKING:
+    FormatName = str
+else:
+    FormatName = tyro.extras.literal_type_from_choices(FORMATS)
 DEFAULT_FORMAT = next(iter(FORMATS))
 
 
@@ -334,7 +337,7 @@ class Export:
     to: Path | None = None
     """The file to write; RUN/agent.safetensors, or what the format's files end in, if left out."""
     format: FormatName = DEFAULT_FORMAT
-    """safetensors: the weights."""
+    """safetensors: the weights. stablehlo: one step as a program for CPU, CUDA and TPU, which jax.export reads."""
     checkpoint: Checkpoint = "best"
     """Which agent: of the best report, of the last checkpoint, or of an update that there is a checkpoint of."""
     own_code: tyro.conf.OmitArgPrefixes[OwnCode] = OwnCode()

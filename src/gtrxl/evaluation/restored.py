@@ -3,6 +3,7 @@
 from typing import Any, NamedTuple
 
 import jax
+from jaxtyping import PyTree
 
 from gtrxl.networks.agent import Agent
 from gtrxl.runs.config import Config
@@ -18,9 +19,9 @@ class Restored(NamedTuple):
     update: int
 
 
-def named(agent: Agent) -> dict[str, Any]:
-    """The agent's arrays by where they are: `core.blocks.attention.w_qkv`."""
-    leaves, _ = jax.tree_util.tree_flatten_with_path(agent)
+def named(tree: PyTree) -> dict[str, Any]:
+    """The arrays of an agent, or of a part of one, by where they are: `core.blocks.attention.w_qkv`."""
+    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
     return {name_of(where): leaf for where, leaf in leaves if hasattr(leaf, "shape")}
 
 

@@ -9,6 +9,7 @@ returns what the card says besides what every card does:
 Whatever it writes to that path gets its name by a rename, when all of it is there.
 """
 
+import importlib.util
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,15 +31,9 @@ class Format(NamedTuple):
 
     def load(self) -> Callable[..., dict[str, Any]]:
         """Its function."""
-        try:
-            return names.find(self.writer, what="the writer")
-        except names.PlaceError as error:
-            missing = getattr(error.__cause__, "name", None)
-            if self.needs is None or missing is None or missing.partition(".")[0] != self.needs:
-                raise
-            raise RunError(
-                f"{self.suffix} files need {self.needs}, which is not installed; pip install 'gtrxl[{self.extra}]'"
-            ) from error
+        if self.needs is not None and importlib.util.find_spec(self.needs) is None:
+            raise RunError(f"{self.suffix} files need {self.needs}, which is not installed; pip install 'gtrxl[{self.extra}]'")
+        return names.find(self.writer, what="the writer")
 
     def card(self, path: Path) -> Path:
         """The card beside a file. Weights and their card are a pair of one name; other formats may lie beside that pair."""
@@ -47,6 +42,7 @@ class Format(NamedTuple):
 
 FORMATS = {
     "safetensors": Format(".safetensors", "gtrxl.evaluation.formats.weights:write"),
+    "stablehlo": Format(".stablehlo", "gtrxl.evaluation.formats.stablehlo:write", extra="stablehlo", needs="flatbuffers"),
 }
 """Name -> format. The first is the one that is written if none is named."""
 
