@@ -161,9 +161,7 @@ def test_the_command_writes_what_a_process_without_this_package_runs(tmp_path, c
 
 
 def test_formats_that_cannot_be_are_one_line(tmp_path, monkeypatch):
-    with pytest.raises(
-        RunError, match=r"format must be one of safetensors, .*got 'stablehol'; did you mean stablehlo\?"
-    ):
+    with pytest.raises(RunError, match=r"format must be one of safetensors, .*got 'stablehol'; did you mean stablehlo\?"):
         gtrxl.export(tmp_path, format="stablehol")
     with pytest.raises(RunError, match=r"must end in .stablehlo, got agent.safetensors"):
         gtrxl.export(tmp_path, "agent.safetensors", format="stablehlo")

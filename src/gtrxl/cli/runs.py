@@ -228,7 +228,7 @@ class Eval:
     """Play whole episodes with a trained agent, on seeds that training never saw, and print the mean return."""
 
     run_: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(name="run")]
-    """The run's folder."""
+    """The run's folder, or an agent that was exported: NAME.safetensors, zoo:NAME (`gtrxl zoo`), hf:owner/name."""
     episodes: int | None = None
     """How many episodes of each task; 256 if left out, of tasks with pictures 32."""
     seed: int = 0
@@ -289,9 +289,9 @@ class Watch:
     """Draw an episode of a trained agent: a GIF, or a folder of PNG frames."""
 
     run_: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(name="run")]
-    """The run's folder."""
+    """The run's folder, or an agent that was exported: NAME.safetensors, zoo:NAME (`gtrxl zoo`), hf:owner/name."""
     to: Path | None = None
-    """A file that ends in .gif, or a folder for frames; RUN/episode.gif if left out."""
+    """A file that ends in .gif, or a folder for frames; RUN/episode.gif, or NAME.gif of an exported agent, if left out."""
     seed: int = 0
     """Decides the episode."""
     checkpoint: Checkpoint = "best"
@@ -333,7 +333,7 @@ class Export:
     """Write a trained agent as a file for others, with a small JSON card: its weights, or one step of it as a program."""
 
     run_: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(name="run")]
-    """The run's folder."""
+    """The run's folder, or an agent that was exported: NAME.safetensors, zoo:NAME (`gtrxl zoo`), hf:owner/name."""
     to: Path | None = None
     """The file to write; RUN/agent.safetensors, or what the format's files end in, if left out."""
     format: FormatName = DEFAULT_FORMAT
@@ -352,11 +352,11 @@ class Export:
 
 def _say_that_compiling_takes_long(run: Path, task: str | None, *, trust: bool) -> None:
     """The same before a run that there is; `task` is played instead of its own."""
-    from gtrxl.runs.folder import read_config
+    from gtrxl.evaluation.loading import settings_of
     from gtrxl.training.multihost import hosts
 
     if hosts.is_first():  # others need not have the run's folder
-        config = read_config(run, trust=trust)
+        config = settings_of(run, trust=trust)
         _say_what_takes_long(config if task is None else dataclasses.replace(config, task=task))
 
 
