@@ -107,7 +107,14 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         return None if match is None else self.server.files.get(match[1], {}).get(match[2])
 
     def _body(self) -> bytes:
-        return self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        if self.headers.get("Transfer-Encoding") != "chunked":
+            return self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        parts = []
+        while size := int(self.rfile.readline(), 16):
+            parts.append(self.rfile.read(size))
+            self.rfile.readline()
+        self.rfile.readline()
+        return b"".join(parts)
 
     def _answer(self, data: Any, status: int = 200) -> None:
         self._send(json.dumps(data).encode(), status=status, kind="application/json")

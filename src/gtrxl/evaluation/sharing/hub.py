@@ -81,9 +81,9 @@ def _check_extra() -> None:
 def _said(repository: str, what: str) -> Iterator[None]:
     """Errors of the library and of the network as ours."""
     _check_extra()
-    import httpx
     from huggingface_hub import errors
 
+    of_http = errors.HfHubHTTPError.__bases__[0]  # of whichever library it speaks HTTP with, which versions have changed
     try:
         yield
     except errors.HfHubHTTPError as error:
@@ -94,8 +94,8 @@ def _said(repository: str, what: str) -> Iterator[None]:
         if status == 404:
             raise RunError(f"cannot {what} {repository}: there is no such agent at {endpoint()}; is the name right?") from error
         raise RunError(f"cannot {what} {repository}: {first_line(error)}; try again later") from error
-    except (errors.LocalEntryNotFoundError, httpx.HTTPError, ConnectionError) as error:
+    except (errors.LocalEntryNotFoundError, of_http, ConnectionError) as error:
         remedy = "`gtrxl push --to FOLDER` only writes the files" if what.startswith("upload") else "try again later"
         raise RunError(f"cannot {what} {repository}: {endpoint()} cannot be reached; {remedy}") from error
-    except (errors.HFValidationError, OSError) as error:
-        raise RunError(f"cannot {what} {repository}: {first_line(error)}") from error
+    except (errors.HFValidationError, OSError, RuntimeError) as error:  # of large files it tells the last with the cause beneath
+        raise RunError(f"cannot {what} {repository}: {first_line(error.__cause__ or error)}; try again later") from error
