@@ -3,6 +3,7 @@
     python benchmarks/zoo.py                          # every entry whose run has ended and that is not there yet
     python benchmarks/zoo.py --train                  # trains what is missing first, one after the other
     python benchmarks/zoo.py --train --only numpad-2x2 --again
+    python benchmarks/zoo.py --table                  # only the table of docs/zoo.md
 
 A run that was killed goes on. An entry is the best checkpoint of its run; its score is that of the exported file over new
 episodes, by the command on its card. Files are float32, as they were trained; one that would be too large has its matrices in
@@ -107,6 +108,7 @@ class Settings:
     """Start the runs that are missing, and go on with those that were killed."""
     again: bool = False
     """Also make the entries that are there already."""
+    table: bool = False
     runs: pathlib.Path = pathlib.Path("runs/zoo")
 
 
@@ -162,9 +164,27 @@ def _status(run: pathlib.Path) -> str | None:
     return json.loads(result.read_text())["status"] if result.exists() else None
 
 
+def table() -> str:
+    """What is there, as docs/zoo.md shows it."""
+    lines = ["| agent | task | return | random | best | frames | made by |", "|---|---|---:|---:|---:|---:|---|"]
+    for entry in ENTRIES:
+        if entry.name not in shelf.all_names():
+            continue
+        card = shelf.card_of(entry.name)
+        score = card["score"]
+        ends = ("" if score[end] is None else f"{score[end]:.2f}" for end in ("random", "best"))
+        cells = (f"`zoo:{entry.name}`", card["about"], f"{score['mean_return']:.2f} ± {score['std']:.2f}", *ends,
+                 f"{card['frames'] / 1e6:.1f} M", f"`{card['command'].replace(ROOMS, 'ROOMS')}`")  # fmt: skip
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     """Makes them, and lists all."""
     settings = tyro.cli(Settings, description=__doc__)
+    if settings.table:
+        print(table())
+        return
     known = {entry.name for entry in ENTRIES}
     for name in settings.only:
         if name not in known:
