@@ -2,6 +2,7 @@
 
 import json
 import socket
+from typing import Any
 
 import pytest
 
@@ -57,7 +58,7 @@ def test_the_card_is_what_hugging_face_s_own_classes_read(hub):
     """`EvalResult` is what their leaderboards are filled from."""
     assert push("--no-film") == 0
     page = huggingface_hub.ModelCard(hub.files[REPO]["README.md"].decode())
-    data = page.data
+    data: Any = page.data
     assert data.library_name == "gtrxl"
     assert {"t-maze", "deep-reinforcement-learning", "reinforcement-learning"} <= set(data.tags)
     (result,) = data.eval_results

@@ -83,7 +83,7 @@ def _said(repository: str, what: str) -> Iterator[None]:
     _check_extra()
     from huggingface_hub import errors
 
-    of_http = errors.HfHubHTTPError.__bases__[0]  # of whichever library it speaks HTTP with, which versions have changed
+    of_http: Any = errors.HfHubHTTPError.__bases__[0]  # of whichever library it speaks HTTP with, which versions have changed
     try:
         yield
     except errors.HfHubHTTPError as error:
