@@ -3,7 +3,7 @@
     python benchmarks/zoo.py                          # every entry whose run has ended and that is not there yet
     python benchmarks/zoo.py --train                  # trains what is missing first, one after the other
     python benchmarks/zoo.py --train --only numpad-2x2 --again
-    python benchmarks/zoo.py --table                  # only the table of docs/zoo.md
+    python benchmarks/zoo.py --table                  # only prints the table of docs/zoo.md, which the others put there
 
 A run that was killed goes on. An entry is the best checkpoint of its run; its score is that of the exported file over new
 episodes, by the command on its card. Files are float32, as they were trained; one that would be too large has its matrices in
@@ -28,6 +28,8 @@ from gtrxl.evaluation.sharing.model_card import score_of
 from gtrxl.zoo import shelf
 
 MOST_BYTES = 1_000_000
+PAGE = pathlib.Path(__file__).parents[1] / "docs" / "zoo.md"
+HEADER = "| agent | task | return | random | best | frames | made by |"
 ROOMS = (
     "rooms_select_nonmatching_object:room=3,objects=2,fresh=1,mixed=0,penalty=0,trial_steps=60,episode_steps=240,"
     "height=24,width=32"
@@ -166,7 +168,7 @@ def _status(run: pathlib.Path) -> str | None:
 
 def table() -> str:
     """What is there, as docs/zoo.md shows it."""
-    lines = ["| agent | task | return | random | best | frames | made by |", "|---|---|---:|---:|---:|---:|---|"]
+    lines = [HEADER, "|---|---|---:|---:|---:|---:|---|"]
     for entry in ENTRIES:
         if entry.name not in shelf.all_names():
             continue
@@ -194,6 +196,10 @@ def main() -> None:
             print(entry.name, make(entry, settings), flush=True)
     size = sum(path.stat().st_size for path in shelf.FOLDER.iterdir())
     print(f"{len(shelf.all_names())} of {len(ENTRIES)} agents, {size:,} bytes in all")
+    if PAGE.exists():
+        text = PAGE.read_text()
+        begin = text.index(HEADER)
+        PAGE.write_text(text[:begin] + table() + text[text.index("\n\n", begin) :])
 
 
 if __name__ == "__main__":
