@@ -26,8 +26,8 @@ from gtrxl.runs.errors import RunError
 from gtrxl.training.building import make_agent
 
 NET = {"layers": 2, "width": 16, "torso": 12, "hidden": 8, "memory": 5}
-EPISODES = (1, 7, 12)
-"""Steps of episodes one after the other: shorter than the memory, longer, and much longer."""
+EPISODES = ((1, 7, 12), (12, 7, 1))
+"""Of each stream, steps of episodes one after the other: shorter than the memory, longer, and much longer."""
 
 
 def restored(task, core="gtrxl-gru", **changes) -> Restored:
@@ -48,7 +48,10 @@ def read(found: Restored, folder):
 
 def rubbish(told):
     """A state as it may stand in memory before an episode: of the card's shapes, and of no meaning."""
-    return {name: np.full(of["shape"], np.nan if of["dtype"] == "float32" else 77, of["dtype"]) for name, of in told.items()}
+    return {
+        name: np.full((len(EPISODES), *of["shape"][1:]), np.nan if of["dtype"] == "float32" else 77, of["dtype"])
+        for name, of in told.items()
+    }
 
 
 def seen(found: Restored, steps: int, seed: int):
@@ -72,21 +75,26 @@ def check(found: Restored, folder) -> None:
         step = jax.jit(lambda observation, memory, reset: found.agent.step(observation, memory, reset=reset))
         player = agents_of(found.agent, found.config, found.tasks)[0]
         state, said = rubbish(card["inputs"]["state"]), {}
-        for episode, steps in enumerate(EPISODES):
-            thought, memory = player.initial_state(), found.agent.initial_state(1)
-            for number, observation in enumerate(seen(found, steps, episode)):
-                reset = np.asarray(number == 0)
-                said = call(observation, state, reset)
-                state = said["state"]
+        first = [[number == 0 for steps in stream for number in range(steps)] for stream in EPISODES]
+        shown = [seen(found, sum(stream), seed) for seed, stream in enumerate(EPISODES)]
+        thoughts = [player.initial_state() for _ in EPISODES]
+        memories = [found.agent.initial_state(1) for _ in EPISODES]
+        for time, resets in enumerate(zip(*first, strict=True)):
+            now = [stream[time] for stream in shown]
+            said = call(jax.tree.map(lambda *parts: np.stack(parts), *now), state, np.array(resets))
+            state = said["state"]
+            for stream, (observation, reset) in enumerate(zip(now, resets, strict=True)):
                 alone = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], observation)
-                policy, value, memory = step(alone, memory, jnp.asarray([reset]))
+                policy, value, memories[stream] = step(alone, memories[stream], jnp.asarray([reset]))
                 for ours, theirs in zip(jax.tree.leaves(said["policy"]), jax.tree.leaves(policy), strict=True):
-                    np.testing.assert_allclose(ours, theirs[0], atol=2e-5)
-                np.testing.assert_allclose(said["value"], value[0], atol=2e-5)
+                    np.testing.assert_allclose(ours[stream], theirs[0], atol=2e-5)
+                np.testing.assert_allclose(said["value"][stream], value[0], atol=2e-5)
                 if isinstance(player, CompiledAgent):
-                    action, thought = player.act(observation, thought, greedy=True)
-                    assert jax.tree.all(jax.tree.map(lambda a, b: np.allclose(a, b, atol=2e-5), said["action"], action))
-        told = jax.tree.map(lambda leaf: {"shape": list(leaf.shape), "dtype": str(leaf.dtype)}, said)
+                    thought = player.initial_state() if reset else thoughts[stream]
+                    action, thoughts[stream] = player.act(observation, thought, greedy=True)
+                    chosen = jax.tree.map(lambda a, b: np.allclose(a[stream], b, atol=2e-5), said["action"], action)
+                    assert jax.tree.all(chosen)
+        told = jax.tree.map(lambda leaf: {"shape": ["B", *leaf.shape[1:]], "dtype": str(leaf.dtype)}, said)
         assert told == card["outputs"]
 
 
@@ -130,14 +138,14 @@ import jax.export
 file = pathlib.Path(sys.argv[1])
 card = json.loads(file.with_name(file.name + ".json").read_text())
 program = jax.export.deserialize(bytearray(file.read_bytes()))
-state = {name: np.zeros(of["shape"], of["dtype"]) for name, of in card["inputs"]["state"].items()}
+state = {name: np.zeros((1, *of["shape"][1:]), of["dtype"]) for name, of in card["inputs"]["state"].items()}
 of = card["inputs"]["observation"]
 actions = []
 for step in range(6):
-    observation = np.sin(np.arange(of["shape"][0]) + step).astype(of["dtype"])
-    said = program.call(observation, state, np.asarray(step == 0))
+    observation = np.sin(np.arange(of["shape"][1]) + step).astype(of["dtype"])
+    said = program.call(observation[None], state, np.array([step == 0]))
     state = said["state"]
-    actions.append(int(said["action"]))
+    actions.append(int(said["action"][0]))
 assert not [name for name in sys.modules if name.partition(".")[0] in ("gtrxl", "equinox")]
 print(json.dumps(actions))
 """

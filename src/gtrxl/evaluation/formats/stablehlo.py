@@ -3,9 +3,9 @@
     program = jax.export.deserialize(Path("agent.stablehlo").read_bytes())
     said = program.call(observation, state, reset)      # policy, action, value, state
 
-One stream. `state` is a dict of arrays; at the first step of an episode, where `reset` is true, it may hold anything (zeros of
-the card's shapes). The weights are inside, and so is the observation's normaliser. The native library is left out: it is of the
-machine that the program is made on.
+B streams, any number, each with its own memory; B is the first axis of all that goes in and out. `state` is a dict of arrays; at
+the first step of an episode, where `reset` is true, it may hold anything (zeros of the card's shapes). The weights are inside,
+and so is the observation's normaliser. The native library is left out: it is of the machine that the program is made on.
 """
 
 import contextlib
@@ -37,20 +37,22 @@ def write(restored: Restored, path: Path) -> dict[str, Any]:
     """The program, and what goes in and out of it."""
     import jax.export
 
-    zeros = seen_zeros(restored.tasks)
+    zeros, begins = seen_zeros(restored.tasks), jnp.zeros((), bool)
     with kernels.left_out(), _without_places():
         step, state = one_step(restored.agent, zeros)
-        exported = jax.export.export(jax.jit(step), platforms=PLATFORMS)(zeros, state, jnp.zeros((), bool))
+        (streams,) = jax.export.symbolic_shape("B")
+        given = [_of_streams(part, streams) for part in (zeros, state, begins)]
+        exported = jax.export.export(jax.jit(jax.vmap(step)), platforms=PLATFORMS)(*given)
+        said = jax.eval_shape(step, zeros, state, begins)
     path.write_bytes(exported.serialize())
-    policy, action, value, after = (jax.eval_shape(step, zeros, state, jnp.zeros((), bool))[name] for name in OUTPUTS)
     return {
         "format": "stablehlo",
         "read_with": "jax.export.deserialize(bytes).call(observation, state, reset)",
         "platforms": list(exported.platforms),
         "jax": jax.__version__,
         "calling_convention": exported.calling_convention_version,
-        "inputs": {"observation": _told(zeros), "state": _told(state), "reset": _told(jnp.zeros((), bool))},
-        "outputs": {"policy": _told(policy), "action": _told(action), "value": _told(value), "state": _told(after)},
+        "inputs": {"observation": _told(zeros), "state": _told(state), "reset": _told(begins)},
+        "outputs": {name: _told(said[name]) for name in OUTPUTS},
         "observation_is": observation_in_words(restored.config, restored.tasks),
     }
 
@@ -81,7 +83,7 @@ def observation_in_words(config: Config[Any], tasks: RunTasks) -> str:
 
 
 def one_step(agent: Agent, observation: PyTree) -> tuple[Step, dict[str, Array]]:
-    """A step as a function of arrays alone, and the state to begin with.
+    """A step of one stream as a function of arrays alone, and the state to begin with.
 
     What a prepared memory carries along and no step changes (weights, projected positions) becomes part of the program.
     """
@@ -133,6 +135,11 @@ def _without_places() -> Iterator[None]:
         jax.config.update("jax_traceback_in_locations_limit", before)
 
 
+def _of_streams(tree: PyTree, streams: Any) -> PyTree:
+    """The shapes of one stream as those of many."""
+    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((streams, *leaf.shape), leaf.dtype), tree)
+
+
 def _told(tree: PyTree) -> Any:
-    """Shapes and types, in the same dicts."""
-    return jax.tree.map(lambda leaf: {"shape": list(leaf.shape), "dtype": str(leaf.dtype)}, tree)
+    """Shapes and types, in the same dicts; B streams in front."""
+    return jax.tree.map(lambda leaf: {"shape": ["B", *leaf.shape], "dtype": str(leaf.dtype)}, tree)
