@@ -19,7 +19,8 @@ MAY_USE = {
     "gym": {"tasks"},
     "runs": {"cores", "algorithms", "tasks", "networks", "gym"},
     "training": {"cores", "algorithms", "tasks", "networks", "gym", "runs"},
-    "evaluation": {"cores", "tasks", "networks", "gym", "runs", "training"},
+    "zoo": {"runs"},
+    "evaluation": {"cores", "tasks", "networks", "gym", "runs", "training", "zoo"},
     "play": {"tasks", "runs"},
     "experiments": {"cores", "tasks", "gym", "runs", "training"},
     "report": {"tasks", "runs", "experiments"},
@@ -27,7 +28,7 @@ MAY_USE = {
     "torch": {"cores", "testing"},
     "cli": {
         "cores", "algorithms", "tasks", "networks", "gym", "runs", "training", "evaluation", "play", "experiments", "report",
-        "testing",
+        "testing", "zoo",
     },
 }  # fmt: skip
 """Room -> the rooms it may import from, besides itself and `ANYONE`."""

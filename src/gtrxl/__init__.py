@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from gtrxl.evaluation.evaluate import evaluate
     from gtrxl.evaluation.export import export, load_export
     from gtrxl.evaluation.loading import load
+    from gtrxl.evaluation.sharing.push import push
     from gtrxl.evaluation.watch import watch
     from gtrxl.runs.config import Config, Net
     from gtrxl.runs.folder import Run, read_run
@@ -40,13 +41,14 @@ _HOMES = {
     "evaluate": "evaluation.evaluate",
     "watch": "evaluation.watch",
     **dict.fromkeys(("export", "load_export"), "evaluation.export"),
+    "push": "evaluation.sharing.push",
 }
 """Public name -> where it is."""
 
 __all__ = [
     "GRU", "LSTM", "PPO", "VMPO", "Config", "Core", "CoreError", "Gate", "Learner", "Markov", "Memory", "Net", "Run", "Step",
     "Streams", "Task", "Transformer", "VTrace", "algorithms", "defaults", "evaluate", "export", "load", "load_export",
-    "make_core", "make_task", "paper_core", "read_run", "resume", "tasks", "testing", "train", "watch",
+    "make_core", "make_task", "paper_core", "push", "read_run", "resume", "tasks", "testing", "train", "watch",
 ]  # fmt: skip
 
 register()

@@ -157,7 +157,7 @@ def test_help_teaches_every_command(capsys: pytest.CaptureFixture[str]):
         code, out, _ = run(name, "--help", capsys=capsys)
         assert code == 0
         assert "--" in out.replace("--help", "")
-        assert ("--json" in out) == (name in ("params", "cores", "demo", "tasks", "eval", "compare"))
+        assert ("--json" in out) == (name in ("params", "cores", "demo", "tasks", "eval", "compare", "zoo"))
 
 
 def test_train_help_shows_the_defaults_of_its_task_and_learner(capsys: pytest.CaptureFixture[str]):

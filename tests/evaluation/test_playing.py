@@ -13,7 +13,7 @@ from PIL import Image
 import gtrxl
 from gtrxl.evaluation import compiled
 from gtrxl.evaluation.compiled import CompiledAgent, episode, returns
-from gtrxl.evaluation.export import named
+from gtrxl.evaluation.restored import named
 from gtrxl.evaluation.trained_agent import OTHER
 from gtrxl.runs import settings as configs
 from gtrxl.runs.errors import RunError

@@ -18,6 +18,7 @@ from gtrxl.cli.demo import Demo
 from gtrxl.cli.experiments import ReportCommand, Reproduce
 from gtrxl.cli.play import Play
 from gtrxl.cli.runs import INTERRUPTED, Eval, Export, Resume, Train, Watch
+from gtrxl.cli.sharing import Push, Zoo
 from gtrxl.cli.sweep import Sweep
 
 USER_ERROR, READER_GONE = 2, 141
@@ -29,6 +30,8 @@ COMMANDS: dict[str, type[Any]] = {
     "eval": Eval,
     "watch": Watch,
     "export": Export,
+    "push": Push,
+    "zoo": Zoo,
     "sweep": Sweep,
     "compare": Compare,
     "play": Play,

@@ -13,6 +13,7 @@ import tyro
 
 from gtrxl.cli.numbers import Frames, FramesIfAny
 from gtrxl.cli.tables import print_table, table
+from gtrxl.evaluation.formats.catalogue import FORMATS
 
 if TYPE_CHECKING:
     from gtrxl.runs.config import Config
@@ -20,6 +21,11 @@ if TYPE_CHECKING:
 
 DIVERGED, INTERRUPTED = 3, 130
 Checkpoint = Literal["best", "last"] | int
+if TYPE_CHECKING:
+    FormatName = str
+else:
+    FormatName = tyro.extras.literal_type_from_choices(FORMATS)
+DEFAULT_FORMAT = next(iter(FORMATS))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -222,7 +228,7 @@ class Eval:
     """Play whole episodes with a trained agent, on seeds that training never saw, and print the mean return."""
 
     run_: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(name="run")]
-    """The run's folder."""
+    """The run's folder, or an agent that was exported: NAME.safetensors, zoo:NAME (`gtrxl zoo`), hf:owner/name."""
     episodes: int | None = None
     """How many episodes of each task; 256 if left out, of tasks with pictures 32."""
     seed: int = 0
@@ -283,9 +289,9 @@ class Watch:
     """Draw an episode of a trained agent: a GIF, or a folder of PNG frames."""
 
     run_: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(name="run")]
-    """The run's folder."""
+    """The run's folder, or an agent that was exported: NAME.safetensors, zoo:NAME (`gtrxl zoo`), hf:owner/name."""
     to: Path | None = None
-    """A file that ends in .gif, or a folder for frames; RUN/episode.gif if left out."""
+    """A file that ends in .gif, or a folder for frames; RUN/episode.gif, or NAME.gif of an exported agent, if left out."""
     seed: int = 0
     """Decides the episode."""
     checkpoint: Checkpoint = "best"
@@ -324,12 +330,14 @@ class Watch:
 
 @dataclasses.dataclass(frozen=True)
 class Export:
-    """Write a trained agent's weights as safetensors, with a small JSON card."""
+    """Write a trained agent as a file for others, with a small JSON card: its weights, or one step of it as a program."""
 
     run_: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(name="run")]
-    """The run's folder."""
+    """The run's folder, or an agent that was exported: NAME.safetensors, zoo:NAME (`gtrxl zoo`), hf:owner/name."""
     to: Path | None = None
-    """The file to write, ending in .safetensors; RUN/agent.safetensors if left out."""
+    """The file to write; RUN/agent.safetensors, or what the format's files end in, if left out."""
+    format: FormatName = DEFAULT_FORMAT
+    """safetensors: the weights. stablehlo: one step as a program for CPU, CUDA and TPU, which jax.export reads."""
     checkpoint: Checkpoint = "best"
     """Which agent: of the best report, of the last checkpoint, or of an update that there is a checkpoint of."""
     own_code: tyro.conf.OmitArgPrefixes[OwnCode] = OwnCode()
@@ -338,17 +346,17 @@ class Export:
         """Writes both files."""
         from gtrxl.evaluation.export import export
 
-        weights, card = export(self.run_, self.to, which=self.checkpoint, trust=self.own_code.known())
-        print(f"wrote {weights} and {card}")
+        written, card = export(self.run_, self.to, format=self.format, which=self.checkpoint, trust=self.own_code.known())
+        print(f"wrote {written} and {card}")
 
 
 def _say_that_compiling_takes_long(run: Path, task: str | None, *, trust: bool) -> None:
     """The same before a run that there is; `task` is played instead of its own."""
-    from gtrxl.runs.folder import read_config
+    from gtrxl.evaluation.loading import settings_of
     from gtrxl.training.multihost import hosts
 
     if hosts.is_first():  # others need not have the run's folder
-        config = read_config(run, trust=trust)
+        config = settings_of(run, trust=trust)
         _say_what_takes_long(config if task is None else dataclasses.replace(config, task=task))
 
 

@@ -1,121 +1,89 @@
-"""A trained agent as files that others can read: weights as safetensors, and a small JSON card beside them."""
+"""A trained agent as files that others can read: weights, or a program, and a small JSON card beside it."""
 
-import dataclasses
 import json
 import os
 from pathlib import Path
 from typing import Any
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
-import numpy as np
+from safetensors import SafetensorError
 
 import gtrxl
+from gtrxl.evaluation import exported
+from gtrxl.evaluation.formats.catalogue import format_of
 from gtrxl.evaluation.loading import agents_of, restore_agent
+from gtrxl.evaluation.restored import Restored, named
 from gtrxl.evaluation.trained_agent import TrainedAgent
-from gtrxl.networks.agent import Agent
-from gtrxl.runs import sealed, settings
+from gtrxl.runs import settings
 from gtrxl.runs.errors import RunError, first_line, say
 from gtrxl.runs.folder import Which, check_inside, read_rows
 from gtrxl.runs.metrics import read_result
 from gtrxl.runs.scores import late
-from gtrxl.training.building import make_agent
-from gtrxl.training.session import EnvFn, know, tasks_of
+from gtrxl.training.session import EnvFn
 
 
 def export(
     run: str | os.PathLike[str],
     to: str | os.PathLike[str] | None = None,
     *,
+    format: str = "safetensors",
     which: Which | int = "best",
     env_fn: EnvFn | None = None,
     trust: bool = False,
     **given: Any,
 ) -> tuple[Path, Path]:
-    """Writes NAME.safetensors and NAME.json, and returns where; `to` is the first of them, RUN/agent.safetensors if left out."""
-    from safetensors import SafetensorError
-    from safetensors.numpy import save_file
+    """Writes a file of a format (`FORMATS`) and its card, and returns where; `to` is the first of them, RUN/agent.safetensors if
+    left out. `run` and the rest are as in `load`."""
+    chosen = format_of(format)
+    source = exported.file_of(run)
+    path = exported.place_for(run, f"agent{chosen.suffix}") if to is None else Path(to)
+    if path.suffix != chosen.suffix:
+        raise RunError(f"the file to export to must end in {chosen.suffix}, got {path}; its card is written beside it")
+    part, told = path.with_suffix(".part"), chosen.card(path)
+    if to is None and source is None and not trust:
+        check_inside(Path(run), path.name, part.name, told.name)
+    write = chosen.load()
+    restored = restore_agent(run, which, env_fn=env_fn, trust=trust, **given)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        card = {**_card(restored, _late_return(Path(run), source)), **write(restored, part)}
+        card["config"] = card.pop("config")  # last: it is long
+        part.replace(path)
+        part.write_text(json.dumps(card, indent=2) + "\n")
+        part.replace(told)
+    except (OSError, SafetensorError) as error:
+        raise RunError(f"cannot export to {path}: {first_line(error)}; choose another file with --to") from error
+    return path, told
 
-    path = Path(run) / "agent.safetensors" if to is None else Path(to)
-    if path.suffix != ".safetensors":
-        raise RunError(f"the file to export to must end in .safetensors, got {path}; its card is written beside it")
-    if to is None and not trust:
-        check_inside(Path(run), *(path.with_suffix(suffix).name for suffix in (".safetensors", ".part", ".json")))
-    config, tasks, agent, update = restore_agent(run, which, env_fn=env_fn, trust=trust, **given)
+
+def _card(restored: Restored, late_return: float | None) -> dict[str, Any]:
+    """What every card says."""
+    config, tasks, agent, update = restored
     lines = tasks.scales.lines
-    arrays = {name: np.array(array, order="C") for name, array in named(agent).items()}
-    card = {
+    return {
         "what": f"{config.core} agent for {config.task}, trained by {config.algorithm} with gtrxl",
         "version": gtrxl.__version__,
         "update": update,
         "frames": update * config.streams * config.unroll,
-        "return_late_in_training": _late_return(Path(run)),
+        "return_late_in_training": late_return,
         "random": lines.get("random"),
         "best": lines.get("perfect memory", lines.get("human")),
-        "parameters": int(sum(array.size for array in arrays.values())),
-        "arrays": {name: {"shape": list(array.shape), "dtype": str(array.dtype)} for name, array in arrays.items()},
+        "parameters": int(sum(array.size for array in named(agent).values())),
         "config": settings.as_dict(config),
     }
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_suffix(".part")
-        save_file(arrays, part, metadata={"format": "numpy", "gtrxl": gtrxl.__version__})
-        part.replace(path)
-        path.with_suffix(".json").write_text(json.dumps(card, indent=2) + "\n")
-    except (OSError, SafetensorError) as error:
-        raise RunError(f"cannot export to {path}: {first_line(error)}; choose another file with --to") from error
-    return path, path.with_suffix(".json")
 
 
 def load_export(path: str | os.PathLike[str], *, env_fn: EnvFn | None = None, trust: bool = False, **given: Any) -> TrainedAgent:
     """The agent of an exported pair of files. The rest is as in `load`."""
-    from safetensors import SafetensorError
-    from safetensors.numpy import load_file
-
-    path = Path(path)
-    pair = f"{path} and its card {path.with_suffix('.json').name}"
-    try:
-        card = sealed.parse(sealed.content_of(path.with_suffix(".json")))
-        arrays = load_file(path)
-    except OSError as error:
-        raise RunError(f"cannot read {pair}: {error.strerror or error}; `gtrxl export RUN` makes both") from error
-    except (SafetensorError, ValueError, RecursionError) as error:
-        raise RunError(f"cannot read {pair}: {first_line(error)}; `gtrxl export RUN` makes both") from error
-    data = card.get("config") if isinstance(card, dict) else None
-    if not isinstance(data, dict) or not {"task", "core", "algorithm"} <= set(data):
-        raise RunError(f"cannot read {pair}: the card has no settings under `config`; `gtrxl export RUN` makes both")
-    know(env_fn, given)
-    config = dataclasses.replace(settings.checked(data, where=str(path.with_suffix(".json")), trust=trust), devices=1)
-    tasks = tasks_of(config, env_fn)
-    like = eqx.filter_eval_shape(lambda: make_agent(config, tasks.shown, jax.random.key(0), values=len(tasks)))
-    wanted = {name: tuple(leaf.shape) for name, leaf in named(like).items()}
-    found = {name: array.shape for name, array in arrays.items()}
-    others = sorted(name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name))
-    if others:
-        raise RunError(f"{path} must hold the arrays of its card's settings, got others: {', '.join(others[:3])}")
-
-    def filled(where: Any, leaf: Any) -> Any:
-        return jnp.asarray(arrays[_name(where)]) if _name(where) in arrays else leaf
-
-    agent = jax.tree_util.tree_map_with_path(filled, like)
-    return agents_of(agent, config, tasks)[0]
+    found = exported.read(Path(path), env_fn=env_fn, trust=trust, **given)
+    return agents_of(found.agent, found.config, found.tasks)[0]
 
 
-def _late_return(run: Path) -> float | None:
+def _late_return(run: Path, source: Path | None) -> float | None:
     """None as well where the rows are damaged, which is said: the weights are none the worse for it."""
+    if source is not None:
+        return exported.card_of(source).get("return_late_in_training")
     try:
         return late(read_rows(run, read_result(run)))
     except RunError as error:
         say(str(error))
         return None
-
-
-def named(agent: Agent) -> dict[str, Any]:
-    """The agent's arrays by where they are: `core.blocks.attention.w_qkv`."""
-    leaves, _ = jax.tree_util.tree_flatten_with_path(agent)
-    return {_name(where): leaf for where, leaf in leaves if hasattr(leaf, "shape")}
-
-
-def _name(where: Any) -> str:
-    return jax.tree_util.keystr(where, simple=True, separator=".")

@@ -2,10 +2,12 @@
 
 import os
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+from gtrxl.evaluation import exported
 from gtrxl.evaluation.compiled import CompiledAgent
 from gtrxl.evaluation.gym_agent import GymAgent
+from gtrxl.evaluation.restored import Restored
 from gtrxl.evaluation.trained_agent import TrainedAgent
 from gtrxl.networks.agent import Agent
 from gtrxl.runs.config import Config
@@ -14,15 +16,6 @@ from gtrxl.runs.folder import Which, checkpoints_of, read_config
 from gtrxl.runs.tasks import CompiledTasks, GymTasks, RunTasks, run_tasks
 from gtrxl.tasks.sets import in_words
 from gtrxl.training.session import EnvFn, engine_of, know
-
-
-class Restored(NamedTuple):
-    """A checkpoint's agent, and what it was trained on."""
-
-    config: Config[Any]
-    tasks: RunTasks
-    agent: Agent
-    update: int
 
 
 def load(
@@ -34,7 +27,8 @@ def load(
     trust: bool = False,
     **given: Any,
 ) -> TrainedAgent:
-    """The trained agent of a run: of its best checkpoint, its last, or the one of an update.
+    """The trained agent of a run: of its best checkpoint, its last, or the one of an update. `run` is its folder, or names an
+    agent that was exported: NAME.safetensors, `zoo:NAME`, `hf:owner/name`.
 
     `task` is the one it shall play: another with the same spaces, or one of those it was trained on (the first, if left out).
     A run that was trained with somebody's own core, algorithm or `env_fn` is given it again (`core=MyCore`), or `trust=True` lets
@@ -53,6 +47,10 @@ def restore_agent(
     **given: Any,
 ) -> Restored:
     """The settings, the tasks and the agent of a checkpoint. `best` falls back to the last when none has a score."""
+    if (file := exported.file_of(run)) is not None:
+        if which != "best":
+            raise RunError(f"an exported agent has one checkpoint, got {which!r} of {os.fspath(run)}; leave --checkpoint out")
+        return exported.read(file, env_fn=env_fn, trust=trust, **given)
     know(env_fn, given)
     config = read_config(run, trust=trust)
     if env_fn is not None and config.tasks.compiled:
@@ -67,6 +65,12 @@ def restore_agent(
             say(f"{said}; it is passed over")
     state = engine.restore(checkpoints, step)
     return Restored(config, engine.tasks, state.trained.agent, int(state.updates))
+
+
+def settings_of(run: str | os.PathLike[str], *, trust: bool = False) -> Config[Any]:
+    """The settings of a run, or of an exported agent."""
+    file = exported.file_of(run)
+    return read_config(run, trust=trust) if file is None else exported.config_of(file, exported.card_of(file), trust=trust)
 
 
 def agents_of(agent: Agent, config: Config[Any], trained_on: RunTasks, other: str | None = None) -> list[TrainedAgent]:

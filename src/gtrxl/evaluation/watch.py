@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from gtrxl.evaluation.exported import file_of, place_for
 from gtrxl.evaluation.loading import load
 from gtrxl.runs.errors import RunError
 from gtrxl.runs.folder import Which, check_inside
@@ -30,10 +31,10 @@ def watch(
 
     from gtrxl.tasks.drawing.pictures import episode_gif
 
-    path = Path(run) / "episode.gif" if to is None else Path(to)
+    path = place_for(run, "episode.gif") if to is None else Path(to)
     if path.suffix not in (".gif", ""):
         raise RunError(f"an episode is written as .gif or as frames in a folder, got {path}; MP4 can be made from the frames")
-    if to is None and not trust:
+    if to is None and not trust and file_of(run) is None:
         check_inside(Path(run), path.name)
     agent = load(run, which, task=task, env_fn=env_fn, trust=trust, **given)
     frames, rewards = agent.film(seed=seed, greedy=greedy, secret=secret)

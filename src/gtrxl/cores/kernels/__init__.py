@@ -5,11 +5,14 @@ called through XLA's foreign function interface. Where there is no compiler, on 
 `GTRXL_NATIVE=0`, the same mathematics runs through XLA; results then differ in rounding alone.
 """
 
+import contextlib
 import ctypes
 import functools
 import math
 import os
+import threading
 import warnings
+from collections.abc import Iterator
 
 import jax
 import numpy as np
@@ -36,7 +39,20 @@ def usable(dtype: jax.typing.DTypeLike) -> bool:
 
 def available(library: Library = CORES) -> bool:
     """Whether a library is there, built first if need be; decided once per process."""
-    return loaded(library) is not None
+    return not getattr(_here, "without", False) and loaded(library) is not None
+
+
+_here = threading.local()
+
+
+@contextlib.contextmanager
+def left_out() -> Iterator[None]:
+    """What this thread traces inside goes through XLA alone: programs that shall run on other machines."""
+    before, _here.without = getattr(_here, "without", False), True
+    try:
+        yield
+    finally:
+        _here.without = before
 
 
 @functools.cache

@@ -1,0 +1,206 @@
+"""The agents of the zoo: trained, exported into the package, played, and their cards written.
+
+    python benchmarks/zoo.py                          # every entry whose run has ended and that is not there yet
+    python benchmarks/zoo.py --train                  # trains what is missing first, one after the other
+    python benchmarks/zoo.py --train --only numpad-2x2 --again
+    python benchmarks/zoo.py --table                  # only prints the table of docs/zoo.md, which the others put there
+
+A run that was killed goes on. An entry is the best checkpoint of its run; its score is that of the exported file over new
+episodes, by the command on its card. Files are float32, as they were trained; one that would be too large has its matrices in
+float16, and its card also has the score that the float32 file gets in the same episodes.
+"""
+
+import dataclasses
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import tyro
+from safetensors.numpy import load_file, save_file
+
+import gtrxl
+from gtrxl.evaluation.sharing.model_card import score_of
+from gtrxl.zoo import shelf
+
+MOST_BYTES = 1_000_000
+PAGE = pathlib.Path(__file__).parents[1] / "docs" / "zoo.md"
+HEADER = "| agent | task | return | random | best | frames | made by |"
+ROOMS = (
+    "rooms_select_nonmatching_object:room=3,objects=2,fresh=1,mixed=0,penalty=0,trial_steps=60,episode_steps=240,"
+    "height=24,width=32"
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """An agent, and how it is made."""
+
+    name: str
+    about: str
+    words: tuple[str, ...]
+    """What `gtrxl train` is told."""
+    episodes: int = 512
+    """New episodes that its score is taken over."""
+    greedy: bool = False
+    half: bool = False
+    """Whether its matrices are written as float16."""
+
+    @property
+    def command(self) -> str:
+        """Without the run's folder."""
+        return " ".join(("gtrxl", "train", *self.words))
+
+    @property
+    def eval_command(self) -> str:
+        """What plays the new episodes."""
+        return f"gtrxl eval zoo:{self.name} --episodes {self.episodes}" + " --greedy" * self.greedy
+
+
+ENTRIES = (
+    Entry("grid-numpad", "Grid Numpad 2x2, the first command", ("grid-numpad", "--seed", "0", "--devices", "1")),
+    Entry(
+        "grid-numpad-3x3",
+        "Grid Numpad 3x3",
+        ("grid-numpad-3x3", "--seed", "0", "--steps", "20000000", "--devices", "1"),
+    ),
+    Entry("t-maze", "T-maze, a corridor of 40", ("t-maze", "--seed", "0", "--devices", "1")),
+    Entry(
+        "two-rooms",
+        "two rooms in pictures of 24 x 32",
+        (
+            *(ROOMS, "--net.channels", "tiny", "--net.memory", "64", "--discount", "0.97"),
+            *("--steps", "1500000", "--seed", "0", "--devices", "1"),
+        ),
+        episodes=64,
+        half=True,
+    ),
+    Entry(
+        "cartpole-no-velocity",
+        "CartPole-v1 without velocities",
+        ("gym:CartPole-v1", "--mask-velocity", "--core", "gtrxl-gru", "--seed", "0", "--steps", "100000"),
+        episodes=256,
+        greedy=True,
+    ),
+    Entry(
+        "repeat-previous-medium",
+        "POPGym's RepeatPreviousMedium",
+        ("repeat-previous:decks=2,k=32", "--core", "gtrxl-gru", "--seed", "0", "--steps", "2000000", "--devices", "1"),
+    ),
+    Entry(
+        "numpad-2x2",
+        "Numpad 2x2, the sphere: continuous actions",
+        ("numpad-2x2", "--seed", "0", "--steps", "40000000", "--devices", "1"),
+        episodes=128,
+    ),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Which agents to make, and where their runs are."""
+
+    only: tuple[str, ...] = ()
+    """Names; all if left out."""
+    train: bool = False
+    """Start the runs that are missing, and go on with those that were killed."""
+    again: bool = False
+    """Also make the entries that are there already."""
+    table: bool = False
+    runs: pathlib.Path = pathlib.Path("runs/zoo")
+
+
+def make(entry: Entry, settings: Settings) -> str:
+    """One entry; says how it went."""
+    run, file = settings.runs / entry.name, shelf.FOLDER / f"{entry.name}.safetensors"
+    if file.exists() and not settings.again:
+        return "is there"
+    if settings.train and _status(run) not in ("finished", "diverged"):
+        words = (
+            ["resume", str(run)] if (run / "config.json").exists() else ["train", *entry.words, "--run", str(run), "--no-board"]
+        )
+        if code := subprocess.run([sys.executable, "-m", "gtrxl", *words], check=False).returncode:
+            return f"was not trained: exit code {code}"
+    if _status(run) != "finished":
+        return f"has no finished run in {run}; --train makes it"
+    file, card = gtrxl.export(run, run / "zoo" / file.name)
+    how = {"episodes": entry.episodes, "greedy": entry.greedy}
+    whole = _halved(file, card, how) if entry.half else {}
+    if file.stat().st_size > MOST_BYTES:
+        return f"is larger than {MOST_BYTES:,} bytes; left out"
+    # The score is the file's, not the run's: what was written is read back and played.
+    played = gtrxl.evaluate(file, **how)
+    result = json.loads((run / "result.json").read_text())
+    _write(card, json.loads(card.read_text()), about=entry.about, command=entry.command, minutes=round(result["seconds"] / 60, 1),
+           score=score_of(played, command=entry.eval_command), **whole)  # fmt: skip
+    for each in (file, card):
+        shutil.copyfile(each, shelf.FOLDER / each.name)
+    return f"scores {played.mean_return:.2f} +/- {played.std:.2f} over {played.episodes} episodes, {file.stat().st_size:,} bytes"
+
+
+def _halved(file: pathlib.Path, card: pathlib.Path, how: dict[str, Any]) -> dict[str, Any]:
+    """Writes the matrices of a file as float16, and gives what its card says of the file that it was."""
+    before = gtrxl.evaluate(file, **how)
+    arrays = {name: array.astype(np.float16) if array.ndim > 1 else array for name, array in load_file(file).items()}
+    save_file(arrays, file, metadata={"format": "numpy", "gtrxl": gtrxl.__version__})
+    told = json.loads(card.read_text())
+    for name, array in arrays.items():
+        told["arrays"][name]["dtype"] = str(array.dtype)
+    _write(card, told)
+    return {"in_float32": {"mean_return": before.mean_return, "std": before.std}}
+
+
+def _write(card: pathlib.Path, told: dict[str, Any], **more: Any) -> None:
+    settings = told.pop("config")
+    part = card.with_suffix(".part")
+    part.write_text(json.dumps({**told, **more, "config": settings}, indent=2) + "\n")
+    os.replace(part, card)
+
+
+def _status(run: pathlib.Path) -> str | None:
+    result = run / "result.json"
+    return json.loads(result.read_text())["status"] if result.exists() else None
+
+
+def table() -> str:
+    """What is there, as docs/zoo.md shows it."""
+    lines = [HEADER, "|---|---|---:|---:|---:|---:|---|"]
+    for entry in ENTRIES:
+        if entry.name not in shelf.all_names():
+            continue
+        card = shelf.card_of(entry.name)
+        score = card["score"]
+        ends = ("" if score[end] is None else f"{score[end]:.2f}" for end in ("random", "best"))
+        cells = (f"`zoo:{entry.name}`", card["about"], f"{score['mean_return']:.2f} ± {score['std']:.2f}", *ends,
+                 f"{card['frames'] / 1e6:.1f} M", f"`{card['command'].replace(ROOMS, 'ROOMS')}`")  # fmt: skip
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Makes them, and lists all."""
+    settings = tyro.cli(Settings, description=__doc__)
+    if settings.table:
+        print(table())
+        return
+    known = {entry.name for entry in ENTRIES}
+    for name in settings.only:
+        if name not in known:
+            sys.exit(f"only must be among {', '.join(sorted(known))}, got {name!r}")
+    for entry in ENTRIES:
+        if not settings.only or entry.name in settings.only:
+            print(entry.name, make(entry, settings), flush=True)
+    size = sum(path.stat().st_size for path in shelf.FOLDER.iterdir())
+    print(f"{len(shelf.all_names())} of {len(ENTRIES)} agents, {size:,} bytes in all")
+    if PAGE.exists():
+        text = PAGE.read_text()
+        begin = text.index(HEADER)
+        PAGE.write_text(text[:begin] + table() + text[text.index("\n\n", begin) :])
+
+
+if __name__ == "__main__":
+    main()
