@@ -4,6 +4,7 @@ E episodes.
 """
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -13,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree, UInt8
 
 from gtrxl.cores import State
-from gtrxl.evaluation.trained_agent import OTHER, Ends, Thought, TrainedAgent, begin_thought, choose, think
+from gtrxl.evaluation.trained_agent import OTHER, Ends, TrainedAgent, choose
 from gtrxl.networks.agent import Agent
 from gtrxl.runs.errors import RunError
 from gtrxl.tasks.contract import Task
@@ -37,11 +38,11 @@ class CompiledAgent(TrainedAgent):
     agent: Agent
     task: Task = eqx.field(static=True)
 
-    def initial_state(self, seed: int = 0) -> Thought:
+    def initial_state(self, seed: int = 0) -> Any:
         """The state at the start of an episode."""
-        return begin_thought(self.agent, seed)
+        return self.begin_thought(seed)
 
-    def act(self, observation: Any, state: Thought, *, reward: float = 0.0, greedy: bool = False) -> tuple[Any, Thought]:
+    def act(self, observation: Any, state: Any, *, reward: float = 0.0, greedy: bool = False) -> tuple[Any, Any]:
         """The action for an observation, and the next state. Compiled tasks show the reward in their observations; `reward`
         is not looked at."""
         del reward
@@ -54,7 +55,7 @@ class CompiledAgent(TrainedAgent):
             observation = {name: _checked(observation[name], part) for name, part in wanted.items()}
         else:
             observation = _checked(observation, wanted)
-        action, state = think(self.agent, observation, state, greedy)
+        action, state = self.think(observation, state, greedy=greedy)
         return jax.tree.map(np.asarray, action), state
 
     @property
@@ -106,11 +107,16 @@ def _pictures(task: Task) -> bool:
 
 def returns(agent: Agent, task: Task, *, episodes: int, seed: int = 0, greedy: bool = False) -> Float[np.ndarray, " E"]:
     """The scores of `episodes` episodes."""
+    return in_turns(lambda key, streams: play(agent, task, key, streams, greedy)[0], task, episodes=episodes, seed=seed)
+
+
+def in_turns(play: Callable[[PRNGKeyArray, int], Any], task: Task, *, episodes: int, seed: int) -> Float[np.ndarray, " E"]:
+    """The scores of so many episodes, as many at a time as there is room for: `play(key, streams)` gives one of each stream."""
     streams = min(PICTURES_AT_ONCE if _pictures(task) else AT_ONCE, episodes)
     played = []
     for number in range(math.ceil(episodes / streams)):
         key = jax.random.fold_in(jax.random.key(seed + OTHER), number)
-        played.append(np.asarray(play(agent, task, key, streams, greedy)[0]))
+        played.append(np.asarray(play(key, streams)))
     return np.concatenate(played)[:episodes].astype(np.float64)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float, UInt8
 
 from gtrxl.evaluation import gym_episodes
-from gtrxl.evaluation.trained_agent import OTHER, Ends, Thought, TrainedAgent, begin_thought, think
+from gtrxl.evaluation.trained_agent import OTHER, Ends, TrainedAgent
 from gtrxl.gym.isolated import IsolatedEnv
 from gtrxl.gym.spaces import Spaces
 from gtrxl.gym.task import GymTask
@@ -30,7 +30,7 @@ FILMED = 288
 class GymThought(eqx.Module):
     """What an agent keeps from step to step: its thought, and the action it took last."""
 
-    thought: Thought
+    thought: Any
     action: Any
     """As the policy gave it; None at the start of an episode."""
 
@@ -44,12 +44,12 @@ class GymAgent(TrainedAgent):
 
     def initial_state(self, seed: int = 0) -> GymThought:
         """The state at the start of an episode."""
-        return GymThought(thought=begin_thought(self.agent, seed), action=None)
+        return GymThought(thought=self.begin_thought(seed), action=None)
 
     def act(self, observation: Any, state: GymThought, *, reward: float = 0.0, greedy: bool = False) -> tuple[Any, GymThought]:
         """The task's action for an observation as the task gave it, and the next state."""
         seen = self.spaces.lens(observation, action=state.action, reward=reward)
-        action, thought = think(self.agent, seen, state.thought, greedy)
+        action, thought = self.think(seen, state.thought, greedy=greedy)
         action = jax.tree.map(np.asarray, action)
         return self.spaces.hand.to_task(action), GymThought(thought=thought, action=action)
 

@@ -31,23 +31,37 @@ PROCESSES = 4
 """The same, of tasks in processes of their own; a fixed number, because it decides which episodes are played."""
 Act = Callable[[list[EnvStream], int], list[Any]]
 """What every stream does at a step."""
+Begin = Callable[[int], State]
+ActMany = Callable[[Any, State, Any, PRNGKeyArray], tuple[Any, State]]
 
 
 def returns(agent: Agent, task: GymTask, *, episodes: int, seed: int = 0, greedy: bool = False) -> Float[np.ndarray, " E"]:
     """The scores of `episodes` episodes; `greedy` takes the likeliest action instead of drawing one."""
+    return returns_of(
+        lambda streams: empty_memory(agent, streams),
+        lambda seen, memory, reset, key: _act(agent, seen, memory, reset, key, greedy),
+        task,
+        episodes=episodes,
+        seed=seed,
+    )
+
+
+def returns_of(begin: Begin, act: ActMany, task: GymTask, *, episodes: int, seed: int = 0) -> Float[np.ndarray, " E"]:
+    """The scores of whatever acts in many streams: `begin(streams)` is its memory before the first step, and
+    `act(seen, memory, reset, key)` gives the actions of all streams and the next memory."""
     key = jax.random.key(seed + OTHER)
     memory: State = None
 
-    def act(streams: list[EnvStream], step: int) -> list[Any]:
+    def each(streams: list[EnvStream], step: int) -> list[Any]:
         nonlocal memory
-        memory = empty_memory(agent, len(streams)) if memory is None else memory
+        memory = begin(len(streams)) if memory is None else memory
         reset = np.array([stream.reset for stream in streams])
         seen = stacked([stream.observation for stream in streams])
-        action, memory = _act(agent, seen, memory, reset, jax.random.fold_in(key, step), greedy)
+        action, memory = act(seen, memory, reset, jax.random.fold_in(key, step))
         action = jax.device_get(action)
         return [jax.tree.map(lambda leaf: leaf[k], action) for k in range(len(streams))]
 
-    return _play(task, act, episodes=episodes, seed=seed)
+    return _play(task, each, episodes=episodes, seed=seed)
 
 
 def random_returns(task: GymTask, *, episodes: int, seed: int = 0) -> Float[np.ndarray, " E"]:

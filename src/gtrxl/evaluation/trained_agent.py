@@ -45,6 +45,14 @@ class TrainedAgent(eqx.Module):
     agent: eqx.AbstractVar[Agent]
     task: eqx.AbstractVar[Any]
 
+    def begin_thought(self, seed: int) -> Any:
+        """Before the first step of an episode. With `think` it is all that another form of the same network has to give."""
+        return begin_thought(self.agent, seed)
+
+    def think(self, observation: PyTree, thought: Any, *, greedy: bool) -> tuple[PyTree, Any]:
+        """One step of one stream: what the policy does for an observation as the network sees it, and what is kept."""
+        return think(self.agent, observation, thought, greedy)
+
     @abc.abstractmethod
     def initial_state(self, seed: int = 0) -> Any:
         """The state at the start of an episode."""
