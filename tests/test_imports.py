@@ -25,7 +25,7 @@ MAY_USE = {
     "experiments": {"cores", "tasks", "gym", "runs", "training"},
     "report": {"tasks", "runs", "experiments"},
     "testing": {"cores", "tasks", "networks"},
-    "torch": {"cores", "testing"},
+    "torch": {"cores", "tasks", "networks", "gym", "runs", "training", "evaluation", "testing"},
     "cli": {
         "cores", "algorithms", "tasks", "networks", "gym", "runs", "training", "evaluation", "play", "experiments", "report",
         "testing", "zoo",

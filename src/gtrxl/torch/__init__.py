@@ -18,6 +18,9 @@ except ModuleNotFoundError as error:
         "gtrxl.torch needs PyTorch, which is not installed; pip install 'gtrxl[torch]'", name="torch"
     ) from None
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from gtrxl.torch.cores.catalogue import make_core, paper_core
 from gtrxl.torch.cores.contract import Core, State
 from gtrxl.torch.cores.gates import Gate
@@ -28,8 +31,18 @@ from gtrxl.torch.cores.transformer import Transformer
 from gtrxl.torch.testing import check_core
 from gtrxl.torch.weights import core_weights, from_jax, load_core, state_from_jax, state_to_jax, to_jax
 
+if TYPE_CHECKING:
+    from gtrxl.torch.agents.loading import load
+
 __all__ = [
     "GRU", "LSTM", "Core", "GRUState", "Gate", "LSTMState", "Markov", "Memory", "NoState", "PreparedMemory", "State",
-    "Transformer", "check_core", "core_weights", "from_jax", "load_core", "make_core", "paper_core", "state_from_jax",
+    "Transformer", "check_core", "core_weights", "from_jax", "load", "load_core", "make_core", "paper_core", "state_from_jax",
     "state_to_jax", "to_jax",
 ]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    """Trained agents are imported when they are first used: who uses a core alone need not wait for them."""
+    if name == "load":
+        return importlib.import_module("gtrxl.torch.agents.loading").load
+    raise AttributeError(f"module 'gtrxl.torch' has no attribute {name!r}")
