@@ -337,7 +337,8 @@ class Export:
     to: Path | None = None
     """The file to write; RUN/agent.safetensors, or what the format's files end in, if left out."""
     format: FormatName = DEFAULT_FORMAT
-    """safetensors: the weights. stablehlo: one step as a program for CPU, CUDA and TPU, which jax.export reads."""
+    """safetensors: the weights. Of one step: stablehlo, a program for CPU, CUDA and TPU, which jax.export reads; torch, one that
+    torch.export reads; onnx, a graph for onnxruntime, also in a browser."""
     checkpoint: Checkpoint = "best"
     """Which agent: of the best report, of the last checkpoint, or of an update that there is a checkpoint of."""
     own_code: tyro.conf.OmitArgPrefixes[OwnCode] = OwnCode()

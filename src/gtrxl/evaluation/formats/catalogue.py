@@ -43,6 +43,8 @@ class Format(NamedTuple):
 FORMATS = {
     "safetensors": Format(".safetensors", "gtrxl.evaluation.formats.weights:write"),
     "stablehlo": Format(".stablehlo", "gtrxl.evaluation.formats.stablehlo:write", extra="stablehlo", needs="flatbuffers"),
+    "torch": Format(".pt2", "gtrxl.torch.export.program:write", extra="torch", needs="torch"),
+    "onnx": Format(".onnx", "gtrxl.torch.export.onnx:write", extra="onnx", needs="torch"),
 }
 """Name -> format. The first is the one that is written if none is named."""
 

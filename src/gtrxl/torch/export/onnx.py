@@ -1,0 +1,55 @@
+"""`gtrxl export --format onnx`: one step as an ONNX graph, for onnxruntime in Python, C++, Java, Rust, or in a browser."""
+
+import importlib
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+import gtrxl
+from gtrxl.evaluation.restored import Restored
+from gtrxl.runs.errors import RunError
+from gtrxl.torch.export.card import card_of
+from gtrxl.torch.export.program import quietly, step_of, traced
+from gtrxl.torch.export.step import STREAMS, Step
+from gtrxl.torch.export.tracing import DECOMPOSED
+
+if TYPE_CHECKING:
+    from onnx import ModelProto  # pyright: ignore[reportMissingImports]
+
+
+def write(restored: Restored, path: Path) -> dict[str, Any]:
+    """Writes the graph, and says what it takes and gives."""
+    for needed in ("onnx", "onnxscript"):
+        try:
+            importlib.import_module(needed)
+        except ModuleNotFoundError as error:
+            raise RunError(f".onnx files need {needed}, which is not installed; pip install 'gtrxl[onnx]'") from error
+    step = step_of(restored)
+    card = card_of(step, restored)
+    model = graph(step)
+    told = {"gtrxl": gtrxl.__version__, "task": restored.config.task, "core": restored.config.core}
+    for name, value in {**told, "card": json.dumps(card)}.items():
+        model.metadata_props.add(key=name, value=value)
+    path.write_bytes(model.SerializeToString())
+    return card
+
+
+def graph(step: Step) -> "ModelProto":
+    """The step in ONNX's operators, with its own names at the doors."""
+    names = {"input_names": [port.name for port in step.inputs()], "output_names": [port.name for port in step.outputs()]}
+    with quietly():
+        program = traced(step).run_decompositions(DECOMPOSED)
+        made = torch.onnx.export(program, dynamo=True, external_data=False, verbose=False, **names)
+    assert made is not None
+    model = made.model_proto
+    model.graph.doc_string = ""
+    for part in (*model.graph.node, *model.graph.value_info, *model.graph.input, *model.graph.output, *model.graph.initializer):
+        del part.metadata_props[:]  # where each came from, on this machine
+        part.doc_string = ""
+    for door in (*model.graph.input, *model.graph.output, *model.graph.value_info):
+        for size in door.type.tensor_type.shape.dim:
+            if size.dim_param:
+                size.dim_param = STREAMS  # there is no other size that is left open
+    return model
