@@ -7,6 +7,7 @@ hf:owner/name          downloaded, and kept in Hugging Face's cache
 
 import dataclasses
 import os
+import reprlib
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+import gtrxl
 from gtrxl.evaluation.restored import Restored, name_of, named
 from gtrxl.evaluation.sharing import hub
 from gtrxl.runs import sealed, settings
@@ -59,7 +61,13 @@ def card_of(path: Path) -> dict[str, Any]:
 
 def config_of(path: Path, card: dict[str, Any], *, trust: bool = False) -> Config[Any]:
     """The settings of a card, for one device."""
-    checked = settings.checked(card["config"], where=str(path.with_suffix(".json")), trust=trust)
+    try:
+        checked = settings.checked(card["config"], where=str(path.with_suffix(".json")), trust=trust)
+    except RunError as error:
+        version = card.get("version")
+        if version == gtrxl.__version__:
+            raise
+        raise RunError(f"{error} (it was written by gtrxl {reprlib.repr(version)}, this is {gtrxl.__version__})") from error
     return dataclasses.replace(checked, devices=1)
 
 
@@ -83,13 +91,19 @@ def read(path: Path, *, env_fn: EnvFn | None = None, trust: bool = False, **give
     found = {name: array.shape for name, array in arrays.items()}
     others = sorted(name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name))
     if others:
-        raise RunError(f"{path} must hold the arrays of its card's settings, got others: {', '.join(others[:3])}")
+        told = (f"{name} must be {_shape(wanted.get(name))}, got {_shape(found.get(name))}" for name in others[:2])
+        more = f" and {len(others) - 2} more" if len(others) > 2 else ""
+        raise RunError(f"{path} must hold the arrays of its card's settings, got others: {', '.join(told)}{more}")
 
     def filled(where: Any, leaf: Any) -> Any:
         return jnp.asarray(arrays[name_of(where)], leaf.dtype) if name_of(where) in arrays else leaf
 
     update = card.get("update")
     return Restored(config, tasks, jax.tree_util.tree_map_with_path(filled, like), update if type(update) is int else 0)
+
+
+def _shape(of: tuple[int, ...] | None) -> str:
+    return "none" if of is None else str(list(of))
 
 
 def _pair(path: Path) -> str:

@@ -3,6 +3,7 @@
 B streams, T steps, D width, N values (one for each task).
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from jaxtyping import Bool, Float
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 
 from gtrxl.networks.errors import AgentError
 from gtrxl.tasks.specs import ActionSpec
+from gtrxl.torch.cores.contract import check_weights
 from gtrxl.torch.networks.encoder import Encoder, Torso
 from gtrxl.torch.networks.heads import MLP, PixelControl
 from gtrxl.torch.networks.layers import standardise
@@ -40,6 +42,12 @@ class Agent(nn.Module):
         self.value = MLP(core.output_size, values, hidden=hidden)
         self.output_norm = output_norm
         self.pixel_control = None if cells is None else PixelControl(core.output_size, actions.discrete[0], cells=cells)
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
+        """As in PyTorch; but weights of another core or of other sizes are told in one line, which names what differs."""
+        if strict:
+            check_weights(self, state_dict)
+        return super().load_state_dict(state_dict, strict=strict, assign=assign)
 
     def initial_state(self, streams: int, **where: Any) -> Any:
         """The memory of streams that have seen nothing."""
