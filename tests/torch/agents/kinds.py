@@ -93,13 +93,8 @@ def observed(found: Restored, steps: int, *, seed: int = 0) -> list[Any]:
         env = AllParts()
         first, *_ = env.reset(seed=seed)
         return [first, *(env._seen() for _ in range(steps - 1))]
-    space = shown.observation_space
-    space.seed(seed)
-    seen = [space.sample() for _ in range(steps)]
-    for each in seen:
-        if isinstance(each, dict) and "instruction" in each:  # some words, then none
-            each["instruction"] = np.where(np.arange(16) < each["instruction"][0] % 4, each["instruction"] % 1000, -1)
-    return seen
+    seen = network_inputs(found, steps, seed=seed)
+    return [jax.tree.map(lambda part, t=t: part[t], seen) for t in range(steps)]
 
 
 def network_inputs(found: Restored, *leading: int, seed: int = 0) -> Any:
@@ -111,6 +106,6 @@ def network_inputs(found: Restored, *leading: int, seed: int = 0) -> Any:
             return random.integers(0, 256, zeros.shape, np.uint8)
         if zeros.dtype == np.int32:
             return np.sort(random.integers(-5, 1000, zeros.shape), axis=-1)[..., ::-1].astype(np.int32).copy()
-        return random.standard_normal(zeros.shape).astype(np.float32)
+        return 2 * random.standard_normal(zeros.shape).astype(np.float32)
 
     return jax.tree.map(drawn, seen_by(found.agent).zeros(*leading))

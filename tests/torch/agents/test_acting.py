@@ -134,7 +134,7 @@ def one_line(match, call, *arguments, error=RunError, **options):
 def test_bad_files_are_told_in_one_line(run, tmp_path):
     file, card = gtrxl.export(run, tmp_path / "agent.safetensors")
     whole, told = file.read_bytes(), json.loads(card.read_text())
-    one_line("which must be left out for a file, got 'last'", gtrxl.torch.load, file, "last")
+    one_line("has one checkpoint, got 'last'", gtrxl.torch.load, file, "last")
     one_line(r"cannot read .*nothing\.safetensors", gtrxl.torch.load, tmp_path / "nothing.safetensors")
     one_line("cannot read|there is no", gtrxl.torch.load, tmp_path / "nothing")
     for damaged in (whole[: len(whole) // 2], b"foreign", b""):

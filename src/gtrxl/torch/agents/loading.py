@@ -1,17 +1,14 @@
 """The trained agent of a run, or of an exported file, found again as a PyTorch module."""
 
 import os
-from pathlib import Path
 from typing import Any
 
 import equinox as eqx
 
 from gtrxl.evaluation.compiled import CompiledAgent
-from gtrxl.evaluation.export import restore_export
 from gtrxl.evaluation.gym_agent import GymAgent
 from gtrxl.evaluation.loading import agents_of, restore_agent
 from gtrxl.evaluation.restored import Restored
-from gtrxl.runs.errors import RunError
 from gtrxl.runs.folder import Which
 from gtrxl.torch.agents.acting import TorchCompiledAgent, TorchGymAgent
 from gtrxl.torch.agents.building import twin
@@ -29,17 +26,12 @@ def load(
     trust: bool = False,
     **given: Any,
 ) -> TorchCompiledAgent | TorchGymAgent:
-    """The trained agent of a run, or of a file that `gtrxl export` wrote, computed by PyTorch on `device`.
+    """The trained agent of a run, or of an exported file, computed by PyTorch on `device`.
 
     It has the calls of `gtrxl.load`'s and gives the same actions for the same observations and seeds. `agent.module` is the
-    `nn.Module`. The rest is as in `gtrxl.load`; a file holds one agent, so `which` is for runs.
+    `nn.Module`. The rest is as in `gtrxl.load`.
     """
-    if Path(run).suffix == ".safetensors":
-        if which != "best":
-            raise RunError(f"which must be left out for a file, got {which!r}; {run} holds one agent")
-        restored = restore_export(run, env_fn=env_fn, trust=trust, **given)
-    else:
-        restored = restore_agent(run, which, env_fn=env_fn, trust=trust, **given)
+    restored = restore_agent(run, which, env_fn=env_fn, trust=trust, **given)
     return acting(restored, twin(restored.agent).to(device), task)
 
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from gtrxl.evaluation.formats.stablehlo import observation_in_words
 from gtrxl.evaluation.restored import Restored
 from gtrxl.gym.spaces import Spaces
 from gtrxl.gym.spaces.hand import Choice, Hand
@@ -9,9 +10,12 @@ from gtrxl.gym.spaces.lens import Choices, Lens, NumberPart
 from gtrxl.torch.export.step import Port, Step
 
 
-def card_of(step: Step, restored: Restored) -> dict[str, Any]:
+def card_of(step: Step, restored: Restored, *, format: str, read_with: str) -> dict[str, Any]:
     """Plain data for JSON."""
     said = {
+        "format": format,
+        "read_with": read_with,
+        "observation_is": observation_in_words(restored.config, restored.tasks),
         "inputs": {port.name: _said(port) for port in step.inputs()},
         "outputs": {port.name: _said(port) for port in step.outputs()},
         "fed_back": step.fed_back(),

@@ -11,9 +11,9 @@ import gtrxl
 from gtrxl.evaluation.restored import Restored
 from gtrxl.runs.errors import RunError
 from gtrxl.torch.export.card import card_of
-from gtrxl.torch.export.program import quietly, step_of, traced
+from gtrxl.torch.export.program import step_of
 from gtrxl.torch.export.step import STREAMS, Step
-from gtrxl.torch.export.tracing import DECOMPOSED
+from gtrxl.torch.export.tracing import DECOMPOSED, quietly, traced
 
 if TYPE_CHECKING:
     from onnx import ModelProto  # pyright: ignore[reportMissingImports]
@@ -27,7 +27,7 @@ def write(restored: Restored, path: Path) -> dict[str, Any]:
         except ModuleNotFoundError as error:
             raise RunError(f".onnx files need {needed}, which is not installed; pip install 'gtrxl[onnx]'") from error
     step = step_of(restored)
-    card = card_of(step, restored)
+    card = card_of(step, restored, format="onnx", read_with="onnxruntime.InferenceSession(file).run(None, inputs)")
     model = graph(step)
     told = {"gtrxl": gtrxl.__version__, "task": restored.config.task, "core": restored.config.core}
     for name, value in {**told, "card": json.dumps(card)}.items():

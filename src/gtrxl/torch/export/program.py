@@ -5,10 +5,6 @@ logits, action, value, *state = step(observation, reset, *state)
 """
 
 import io
-import logging
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +13,8 @@ import torch
 from gtrxl.evaluation.restored import Restored
 from gtrxl.torch.agents.building import seen_by, twin
 from gtrxl.torch.export.card import card_of
-from gtrxl.torch.export.step import STREAMS, Step
+from gtrxl.torch.export.step import Step
+from gtrxl.torch.export.tracing import quietly, traced
 
 
 def write(restored: Restored, path: Path) -> dict[str, Any]:
@@ -27,7 +24,7 @@ def write(restored: Restored, path: Path) -> dict[str, Any]:
     with quietly():
         torch.export.save(traced(step), held)
     path.write_bytes(held.getvalue())
-    return card_of(step, restored)
+    return card_of(step, restored, format="torch", read_with="torch.export.load(file).module()(*inputs)")
 
 
 def step_of(restored: Restored) -> Step:
@@ -35,27 +32,3 @@ def step_of(restored: Restored) -> Step:
     module = twin(restored.agent)
     module.core.dtype = "float32"
     return Step(module.requires_grad_(False), seen_by(restored.agent))
-
-
-def traced(step: Step) -> torch.export.ExportedProgram:
-    """The step as a graph, for any number of streams. Where this package lies on this machine is not told."""
-    streams = torch.export.Dim(STREAMS, min=1)
-    shapes = tuple({axis: streams for axis, size in enumerate(port.shape) if size == STREAMS} for port in step.inputs())
-    with torch.no_grad():
-        program = torch.export.export(step, step.example(), dynamic_shapes={"tensors": shapes}, strict=False)
-    for node in program.graph.nodes:
-        node.meta.pop("stack_trace", None)
-    return program
-
-
-@contextmanager
-def quietly() -> Iterator[None]:
-    """What PyTorch's exporters say is about their own insides: nobody who exports an agent can do anything about it."""
-    before = logging.root.manager.disable
-    logging.disable(max(before, logging.WARNING))
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(before)

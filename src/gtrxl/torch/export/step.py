@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from gtrxl.tasks.specs import ObservationSpec
-from gtrxl.torch.export import tracing
 from gtrxl.torch.networks.agent import Agent
 
 OBSERVATION, RESET, STATE, NEXT, ACTION, VALUE = "observation", "reset", "state", "next", "action", "value"
@@ -40,9 +39,9 @@ class Step(nn.Module):
         self.agent = agent
         self.seen = seen
         self.parts = [OBSERVATION] if seen.only_vector else list(seen.zeros())
-        leaves, self.structure = pytree.tree_flatten(agent.initial_state(1))
-        self.pieces = [_name(path) for path, _ in pytree.tree_leaves_with_path(agent.initial_state(1))]
-        assert len(leaves) == len(self.pieces)
+        begins = agent.initial_state(1)
+        self.structure = pytree.tree_structure(begins)
+        self.pieces = [_name(path) for path, _ in pytree.tree_leaves_with_path(begins)]
 
     def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
         """One step of B streams."""
@@ -50,8 +49,7 @@ class Step(nn.Module):
         seen, reset, memory = tensors[:number], tensors[number], tensors[number + 1 :]
         observation = seen[0] if self.seen.only_vector else dict(zip(self.parts, seen, strict=True))
         state = pytree.tree_unflatten([_inside(piece) for piece in memory], self.structure)
-        y, after = tracing.step(self.agent.core, self.agent.torso(observation), state, reset)
-        policy, value = self.agent.answer(self.agent.sized(y))
+        policy, value, after = self.agent.step(observation, state, reset=reset)
         action = self.agent.head.mode(policy)
         actions = action.values() if isinstance(action, dict) else (action,)
         return (*policy.numbers.values(), *actions, value, *map(_outside, pytree.tree_leaves(after)))
@@ -70,10 +68,11 @@ class Step(nn.Module):
 
     def outputs(self) -> list[Port]:
         """What it gives."""
+        head = self.agent.head
         with torch.no_grad():
             fewer, more = self(*self.example(2)), self(*self.example(3))
-            policy, _, _ = self.agent.step(self._observed(), self.agent.initial_state(1), reset=torch.ones(1, dtype=torch.bool))
-        action = self.agent.head.mode(policy)
+            policy = head(torch.zeros(1, head.width))
+        action = head.mode(policy)
         acted = [f"{ACTION}.{part}" for part in action] if isinstance(action, dict) else [ACTION]
         names = [*policy.numbers, *acted, VALUE, *(f"{NEXT}.{piece}" for piece in self.pieces)]
         return list(_ports(names, fewer, more))
@@ -81,10 +80,6 @@ class Step(nn.Module):
     def fed_back(self) -> dict[str, str]:
         """Output -> the input that it is at the next step."""
         return {f"{NEXT}.{piece}": f"{STATE}.{piece}" for piece in self.pieces}
-
-    def _observed(self) -> Any:
-        seen = self.example(1)
-        return seen[0] if self.seen.only_vector else dict(zip(self.parts, seen, strict=False))
 
 
 def _outside(piece: Tensor) -> Tensor:

@@ -1,57 +1,56 @@
-"""What a program is traced from where a core's own step would not do: without a look at numbers, and without running maxima.
+"""A step as a graph of PyTorch's operators, and those that ONNX lacks written in others."""
 
-B streams, L layers, M memory slots, P = M + 1 distances, D width.
-"""
-
-from collections.abc import Callable
+import logging
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float
 from torch import Tensor
 
-from gtrxl.torch.cores.attention import window_code
-from gtrxl.torch.cores.contract import Core
-from gtrxl.torch.cores.memory import Memory
-from gtrxl.torch.cores.transformer import Transformer
+from gtrxl.torch.export.step import STREAMS, Step
 
 
-def step(core: Core, x: Float[Tensor, "B D_in"], state: Any, reset: Bool[Tensor, " B"]) -> tuple[Float[Tensor, "B D_out"], Any]:
-    """`core.step` from a plain state."""
-    return _transformer(core, x, state, reset) if isinstance(core, Transformer) else core.step(x, state, reset=reset)
+def traced(step: Step) -> torch.export.ExportedProgram:
+    """The step as a graph, for any number of streams. Where this package lies on this machine is not told."""
+    streams = torch.export.Dim(STREAMS, min=1)
+    shapes = tuple({axis: streams for axis, size in enumerate(port.shape) if size == STREAMS} for port in step.inputs())
+    with torch.no_grad():
+        program = torch.export.export(step, step.example(), dynamic_shapes={"tensors": shapes}, strict=False)
+    for node in program.graph.nodes:
+        node.meta.pop("stack_trace", None)
+    return program
 
 
-def _transformer(
-    core: Transformer, x: Float[Tensor, "B D_in"], state: Memory, reset: Bool[Tensor, " B"]
-) -> tuple[Float[Tensor, "B D"], Memory]:
-    """A step sees every slot of its episode, and those that are not of it are zeroed here: no number that is not finite can get
-    past a reset, without the search for such rows that steps of a longer segment need."""
-    horizon = torch.where(reset, 0, state.filled)
-    back = torch.arange(core.memory, -1, -1, device=x.device)
-    hidden = (back > horizon[:, None])[:, None]
-    memory = state.inputs.masked_fill(hidden[:, :, :-1, None], 0.0)
-    code = window_code(core.memory, size=core.output_size, like=memory)
-    y, inputs = core.embed(x)[:, None], []
-    for layer, weights in enumerate(core.blocks.unbound(memory.dtype)):
-        inputs.append(y)
-        y = core.blocks.run(y, memory[:, layer], weights, hidden=hidden, code=code)
-    remembered = torch.cat([memory, torch.stack(inputs, dim=1)], dim=2)[:, :, 1:]
-    return y[:, 0], Memory(inputs=remembered, filled=(horizon + 1).clamp(max=core.memory))
+def running_maximum(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    """`torch.cummax`, in as many turns as its length can be doubled. Cores ask for it to find numbers that are not finite, among
+    the steps that they see."""
+    size, turn = x.shape[dim], 1
+    best, at = x, torch.arange(size, device=x.device).reshape([-1 if axis == dim % x.ndim else 1 for axis in range(x.ndim)])
+    at = at.expand(x.shape)
+    while turn < size:
+        earlier, there = best.narrow(dim, 0, size - turn), at.narrow(dim, 0, size - turn)
+        here, own = best.narrow(dim, turn, size - turn), at.narrow(dim, turn, size - turn)
+        newer = here >= earlier  # of equal ones the last, as PyTorch has it
+        best = torch.cat([best.narrow(dim, 0, turn), torch.where(newer, here, earlier)], dim)
+        at = torch.cat([at.narrow(dim, 0, turn), torch.where(newer, own, there)], dim)
+        turn *= 2
+    return best, at.contiguous()
 
 
-def _running_maximum(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
-    """`torch.cummax` of a few steps, one by one: ONNX has no such operator. Recurrent networks ask for it to find numbers that
-    are not finite: over the one step of a core, over the words of an instruction."""
-    best, *others = x.unbind(dim)
-    at = torch.zeros_like(best, dtype=torch.int64)
-    values, places = [best], [at]
-    for place, now in enumerate(others, start=1):
-        newer = now >= best
-        best, at = torch.where(newer, now, best), torch.where(newer, place, at)
-        values.append(best)
-        places.append(at)
-    return torch.stack(values, dim), torch.stack(places, dim)
-
-
-DECOMPOSED: dict[Any, Callable[..., Any]] = {torch.ops.aten.cummax.default: _running_maximum}
+DECOMPOSED: dict[Any, Callable[..., Any]] = {torch.ops.aten.cummax.default: running_maximum}
 """Operators that ONNX lacks -> the same in those that it has."""
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """What PyTorch's exporters say is about their own insides: nobody who exports an agent can do anything about it."""
+    before = logging.root.manager.disable
+    logging.disable(max(before, logging.WARNING))
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)

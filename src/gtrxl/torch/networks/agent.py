@@ -64,7 +64,7 @@ class Agent(nn.Module):
     def step(self, observation: Any, state: Any, *, reset: Bool[Tensor, " B"]) -> tuple[Policy, Float[Tensor, "B N"], Any]:
         """Acting: one step of every stream."""
         y, state = self.core.step(self.torso(observation), state, reset=reset)
-        policy, value = self.answer(self.sized(y))
+        policy, value = self.answer(self._sized(y))
         return policy, value, state
 
     def unroll(self, observations: Any, state: Any, *, resets: Bool[Tensor, "B T"]) -> tuple[Policy, Float[Tensor, "B T N"], Any]:
@@ -76,7 +76,7 @@ class Agent(nn.Module):
     def recall(self, observations: Any, state: Any, *, resets: Bool[Tensor, "B T"]) -> tuple[Float[Tensor, "B T D"], Any]:
         """The first half of `unroll`: what the heads see of T steps."""
         ys, state = self.core.unroll(self.torso(observations), state, resets=resets)
-        return self.sized(ys), state
+        return self._sized(ys), state
 
     def answer(self, y: Float[Tensor, "*n D"]) -> tuple[Policy, Float[Tensor, "*n N"]]:
         """The second half: policy and values from what the heads see."""
@@ -88,6 +88,5 @@ class Agent(nn.Module):
             raise AgentError("this agent was made without pixel control; make it with cells=(rows, columns)")
         return self.pixel_control(ys)
 
-    def sized(self, y: Float[Tensor, "*n D"]) -> Float[Tensor, "*n D"]:
-        """A core's output as the heads see it."""
+    def _sized(self, y: Float[Tensor, "*n D"]) -> Float[Tensor, "*n D"]:
         return standardise(y) if self.output_norm else y
