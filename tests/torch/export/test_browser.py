@@ -14,10 +14,10 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("onnxscript")
 
-import gtrxl  # noqa: E402
-from gtrxl.tasks.numpad.grid import GridState  # noqa: E402
-from gtrxl.tasks.numpad.pads import Pads  # noqa: E402
-from tests.browser import CHROMIUM, Browser  # noqa: E402
+import gtrxl
+from gtrxl.tasks.numpad.grid import GridState
+from gtrxl.tasks.numpad.pads import Pads
+from tests.browser import CHROMIUM, Browser
 
 PAGE = Path(__file__).parents[3] / "examples" / "browser"
 MODULES = Path(os.environ.get("GTRXL_NODE_MODULES", PAGE / "node_modules"))
@@ -31,12 +31,13 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory):
+def served(tmp_path_factory, exported):
     """The page beside an exported agent, on this machine alone."""
     home = tmp_path_factory.mktemp("page") / "page"
     shutil.copytree(PAGE, home, ignore=shutil.ignore_patterns("node_modules", "*.onnx*"))
     (home / "node_modules").symlink_to(MODULES)
-    gtrxl.export(AGENT, home / "agent.onnx", format="onnx")
+    for name in ("agent.onnx", "agent.onnx.json"):
+        shutil.copy(exported / name, home)
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=home)) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
@@ -52,7 +53,7 @@ def test_the_agent_plays_and_remembers(served):
     with Browser() as browser:
         browser.size(390, 800, phone=True)
         browser.open(f"{served}/?greedy")
-        browser.wait("document.getElementById('pace').value = 60, episodes.length >= 2")
+        browser.wait("document.getElementById('pace').value = 60, window.episodes && episodes.length >= 2")
         episodes = browser.value("episodes.slice(0, 2)")
         assert len(browser.picture()) > 10_000
         assert browser.value("document.documentElement.scrollWidth <= innerWidth")
@@ -61,7 +62,7 @@ def test_the_agent_plays_and_remembers(served):
         browser.wait("episodes.length > begun + 1")
         forgetful = browser.value("episodes.slice(begun)")
         assert not browser.complaints
-        assert all(request.startswith(served) or request.startswith("data:") for request in browser.requests)
+        assert all(request.startswith((served, "data:")) for request in browser.requests)
     agent, task = gtrxl.load(AGENT), gtrxl.make_task("grid-numpad")
     for episode in episodes:
         check_episode(agent, task, episode)

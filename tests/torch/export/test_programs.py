@@ -4,6 +4,8 @@ B streams, T steps.
 """
 
 import json
+import re
+from pathlib import Path
 
 import equinox as eqx
 import jax
@@ -21,10 +23,12 @@ from gtrxl.cli.main import main  # noqa: E402
 from gtrxl.cores import CORES  # noqa: E402
 from gtrxl.gym.spaces import Spaces  # noqa: E402
 from gtrxl.torch.export import onnx, program  # noqa: E402
+from gtrxl.torch.export.tracing import running_maximum  # noqa: E402
 from tests.marks import few  # noqa: E402
 from tests.torch.agents.kinds import KINDS, jax_player, network_inputs, observed, restored  # noqa: E402
 from tests.torch.agents.test_twin import numbers_of  # noqa: E402
 
+ROOT = Path(__file__).parents[3]
 B, T = 3, 7
 TYPES = {"float32": np.float32, "int32": np.int32, "uint8": np.uint8, "bool": np.bool_}
 
@@ -150,24 +154,46 @@ def test_a_core_in_bfloat16_is_exported_in_float32(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("format", ["onnx", "torch"])
-def test_a_trained_agent_from_the_command_line_solves_its_task(format, tmp_path, capsys):
+def test_a_trained_agent_from_the_command_line_solves_its_task(format, exported):
     """The README's first agent, whose return is 45 where it remembers and 18 where it does not."""
-    suffix = {"onnx": ".onnx", "torch": ".pt2"}[format]
-    path = tmp_path / f"agent{suffix}"
-    assert main(["export", "zoo:grid-numpad", "--format", format, "--to", str(path)]) == 0
-    assert capsys.readouterr().out == f"wrote {path} and {path}.json\n"
-    card = json.loads((tmp_path / f"agent{suffix}.json").read_text())
-    run = (in_onnxruntime if format == "onnx" else in_torch)(path, card)
+    suffix, opened = {"onnx": (".onnx", in_onnxruntime), "torch": (".pt2", in_torch)}[format]
+    card = json.loads((exported / f"agent{suffix}.json").read_text())
+    assert (card["format"], card["config"]["task"]) == (format, "grid-numpad")
+    run = opened(exported / f"agent{suffix}", card)
     task = gtrxl.make_task("grid-numpad")
-    keys = jax.random.split(jax.random.key(0), 16)
-    world, seen = jax.vmap(task.reset)(keys)
+    world, seen = jax.vmap(task.reset)(jax.random.split(jax.random.key(0), 16))
+    step = jax.jit(jax.vmap(task.step))
     state, total = begun(card, 16), np.zeros(16)
     for number in range(task.episode_steps):
         out = run({"observation": np.asarray(seen), "reset": np.full(16, number == 0), **state})
         state = fed_back(card, out)
-        world, after = jax.jit(jax.vmap(task.step))(world, jnp.asarray(out["action"]))
+        world, after = step(world, jnp.asarray(out["action"]))
         seen, total = after.observation, total + np.asarray(after.reward)
     assert total.mean() > 42
+
+
+@pytest.mark.slow
+def test_what_the_page_and_the_example_show_is_true(exported, monkeypatch):
+    page = (ROOT / "docs" / "deploy.md").read_text()
+    monkeypatch.chdir(exported)
+    names = {}
+    for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+        exec(block, names)
+    assert names["said"]["logits"].shape == (1, 9)
+    assert names["logits"].shape == (1, 9)
+    assert names["action"] in range(9)
+    assert names["policy"].logits.shape == (1, 8, 9)
+    names.clear()
+    exec((ROOT / "examples" / "onnx_agent.py").read_text(), names | {"__name__": "example"}, names)
+    assert min(names["main"]("agent.onnx", episodes=2)) >= 35
+
+
+def test_running_maxima_are_those_of_torch():
+    x = torch.from_numpy(np.random.default_rng(0).integers(-3, 4, (2, 13, 3)))
+    for dim, size in ((1, 13), (1, 1), (-1, 3), (0, 2)):
+        part = x.narrow(dim, 0, size)
+        for ours, theirs in zip(running_maximum(part, dim), torch.cummax(part, dim), strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
 
 
 def test_what_is_missing_or_wrong_is_told_in_one_line(tmp_path, capsys):
