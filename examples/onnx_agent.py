@@ -29,7 +29,7 @@ def main(path: str, task: str = "gtrxl/GridNumpad-v0", *, episodes: int = 5, see
         reset, over, total = True, False, 0.0
         while not over:
             said = session.run(None, {"observation": observation[None], "reset": np.array([reset]), **state})
-            named = dict(zip(outputs, said, strict=True))
+            named = dict(zip(outputs, map(np.asarray, said), strict=True))
             state = {name.replace("next.", "state."): part for name, part in named.items() if name.startswith("next.")}
             observation, reward, terminated, truncated, _ = env.step(named["action"][0])
             reset, over, total = False, terminated or truncated, total + float(reward)

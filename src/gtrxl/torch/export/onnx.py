@@ -38,10 +38,12 @@ def write(restored: Restored, path: Path) -> dict[str, Any]:
 
 def graph(step: Step) -> "ModelProto":
     """The step in ONNX's operators, with its own names at the doors."""
-    names = {"input_names": [port.name for port in step.inputs()], "output_names": [port.name for port in step.outputs()]}
+    inputs, outputs = ([port.name for port in ports] for ports in (step.inputs(), step.outputs()))
     with quietly():
         program = traced(step).run_decompositions(DECOMPOSED)
-        made = torch.onnx.export(program, dynamo=True, external_data=False, verbose=False, **names)
+        made = torch.onnx.export(
+            program, input_names=inputs, output_names=outputs, dynamo=True, external_data=False, verbose=False
+        )
     assert made is not None
     model = made.model_proto
     model.graph.doc_string = ""
