@@ -53,7 +53,9 @@ def test_the_agent_plays_and_remembers(served):
     with Browser() as browser:
         browser.size(390, 800, phone=True)
         browser.open(f"{served}/?greedy")
-        browser.wait("document.getElementById('pace').value = 60, window.episodes && episodes.length >= 2")
+        browser.wait("document.readyState == 'complete' && window.episodes")
+        browser.value("document.getElementById('pace').value = 60")
+        browser.wait("episodes.length >= 2")
         episodes = browser.value("episodes.slice(0, 2)")
         assert len(browser.picture()) > 10_000
         assert browser.value("document.documentElement.scrollWidth <= innerWidth")
@@ -95,4 +97,5 @@ def check_episode(agent, task, episode):
 def test_a_page_without_an_agent_says_what_to_do(served):
     with Browser() as browser:
         browser.open(f"{served}/?agent=nobody.onnx")
+        browser.wait("document.readyState == 'complete'")
         browser.wait("document.getElementById('error').textContent.includes('export an agent into this folder first')")

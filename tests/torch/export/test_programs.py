@@ -5,6 +5,7 @@ B streams, T steps.
 
 import json
 import re
+import runpy
 from pathlib import Path
 
 import equinox as eqx
@@ -183,9 +184,8 @@ def test_what_the_page_and_the_example_show_is_true(exported, monkeypatch):
     assert names["logits"].shape == (1, 9)
     assert names["action"] in range(9)
     assert names["policy"].logits.shape == (1, 8, 9)
-    names.clear()
-    exec((ROOT / "examples" / "onnx_agent.py").read_text(), names | {"__name__": "example"}, names)
-    assert min(names["main"]("agent.onnx", episodes=2)) >= 35
+    example = runpy.run_path(str(ROOT / "examples" / "onnx_agent.py"))
+    assert min(example["main"]("agent.onnx", episodes=2)) >= 35
 
 
 def test_running_maxima_are_those_of_torch():

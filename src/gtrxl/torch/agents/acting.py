@@ -84,7 +84,7 @@ def begin_thought(module: Agent, seed: int) -> Thought:
     return Thought(memory=empty_memory(module, 1), key=jax.random.key(seed), begins=True)
 
 
-@torch.inference_mode()
+@torch.no_grad()
 def empty_memory(module: Agent, streams: int) -> Any:
     """Of streams that have seen nothing, prepared."""
     return module.prepare(module.initial_state(streams))
@@ -99,7 +99,7 @@ def think(module: Agent, observation: PyTree, thought: Thought, *, greedy: bool)
     return jax.tree.map(lambda leaf: leaf[0], action), Thought(memory=memory, key=key, begins=False)
 
 
-@torch.inference_mode()
+@torch.no_grad()
 def _act(
     module: Agent, observation: PyTree, memory: Any, reset: Bool[np.ndarray, " B"], noise: PyTree | None
 ) -> tuple[PyTree, Any]:
