@@ -9,17 +9,17 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import gtrxl  # noqa: E402
-import gtrxl.torch  # noqa: E402
-from gtrxl.cores import CORES  # noqa: E402
-from gtrxl.evaluation.restored import named  # noqa: E402
-from gtrxl.runs.errors import RunError  # noqa: E402
-from gtrxl.tasks.errors import TaskError  # noqa: E402
-from gtrxl.torch.agents.acting import TorchCompiledAgent  # noqa: E402
-from gtrxl.torch.agents.building import twin  # noqa: E402
-from gtrxl.torch.agents.loading import acting  # noqa: E402
-from tests.marks import few  # noqa: E402
-from tests.torch.agents.kinds import KINDS, jax_player, observed, restored  # noqa: E402
+import gtrxl
+import gtrxl.torch
+from gtrxl.cores import CORES
+from gtrxl.evaluation.restored import named
+from gtrxl.runs.errors import RunError
+from gtrxl.tasks.errors import TaskError
+from gtrxl.torch.agents.acting import TorchCompiledAgent
+from gtrxl.torch.agents.building import twin
+from gtrxl.torch.agents.loading import acting
+from tests.marks import few
+from tests.torch.agents.kinds import KINDS, jax_player, observed, restored
 
 STEPS = 9
 

@@ -11,13 +11,13 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from gtrxl.cores import CORES, Streams  # noqa: E402
-from gtrxl.cores.errors import CoreError  # noqa: E402
-from gtrxl.evaluation.restored import named  # noqa: E402
-from gtrxl.torch.agents.building import twin  # noqa: E402
-from gtrxl.training.building import make_agent  # noqa: E402
-from tests.marks import few  # noqa: E402
-from tests.torch.agents.kinds import KINDS, network_inputs, restored  # noqa: E402
+from gtrxl.cores import CORES, Streams
+from gtrxl.cores.errors import CoreError
+from gtrxl.evaluation.restored import named
+from gtrxl.torch.agents.building import twin
+from gtrxl.training.building import make_agent
+from tests.marks import few
+from tests.torch.agents.kinds import KINDS, network_inputs, restored
 
 B, T = 3, 7
 

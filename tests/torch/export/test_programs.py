@@ -19,15 +19,15 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("onnxscript")
 onnxruntime = pytest.importorskip("onnxruntime")
 
-import gtrxl  # noqa: E402
-from gtrxl.cli.main import main  # noqa: E402
-from gtrxl.cores import CORES  # noqa: E402
-from gtrxl.gym.spaces import Spaces  # noqa: E402
-from gtrxl.torch.export import onnx, program  # noqa: E402
-from gtrxl.torch.export.tracing import running_maximum  # noqa: E402
-from tests.marks import few  # noqa: E402
-from tests.torch.agents.kinds import KINDS, jax_player, network_inputs, observed, restored  # noqa: E402
-from tests.torch.agents.test_twin import numbers_of  # noqa: E402
+import gtrxl
+from gtrxl.cli.main import main
+from gtrxl.cores import CORES
+from gtrxl.gym.spaces import Spaces
+from gtrxl.torch.export import onnx, program
+from gtrxl.torch.export.tracing import running_maximum
+from tests.marks import few
+from tests.torch.agents.kinds import KINDS, jax_player, network_inputs, observed, restored
+from tests.torch.agents.test_twin import numbers_of
 
 ROOT = Path(__file__).parents[3]
 B, T = 3, 7
