@@ -3,7 +3,7 @@
 import importlib
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -14,9 +14,6 @@ from gtrxl.torch.export.card import card_of
 from gtrxl.torch.export.program import step_of
 from gtrxl.torch.export.step import STREAMS, Step
 from gtrxl.torch.export.tracing import DECOMPOSED, quietly, traced
-
-if TYPE_CHECKING:
-    from onnx import ModelProto  # pyright: ignore[reportMissingImports]
 
 
 def write(restored: Restored, path: Path) -> dict[str, Any]:
@@ -36,8 +33,8 @@ def write(restored: Restored, path: Path) -> dict[str, Any]:
     return card
 
 
-def graph(step: Step) -> "ModelProto":
-    """The step in ONNX's operators, with its own names at the doors."""
+def graph(step: Step) -> Any:
+    """The step in ONNX's operators (a `ModelProto`), with its own names at the doors."""
     inputs, outputs = ([port.name for port in ports] for ports in (step.inputs(), step.outputs()))
     with quietly():
         program = traced(step).run_decompositions(DECOMPOSED)
