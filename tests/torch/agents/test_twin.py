@@ -112,6 +112,7 @@ def test_a_stream_forgets_at_a_reset_what_was_not_finite():
     torch.testing.assert_close(after, clean.numbers["logits"][:, 2:], rtol=0, atol=0)
 
 
+@pytest.mark.slow
 def test_gradients_are_those_of_jax():
     """Of a loss on logits and values, to every parameter and none to the normaliser."""
     found = restored("gymnasium, all parts")

@@ -135,9 +135,8 @@ def test_onnxruntime_acts_like_the_agent(kind, core, tmp_path):
     assert str(tmp_path.parent).encode() not in (tmp_path / "agent.onnx").read_bytes()
 
 
-@pytest.mark.parametrize(("kind", "core"), few(
-    [("numbers", "lstm"), ("gymnasium, all parts", "gtrxl-gru")], keep=lambda number, _: number == 0
-))  # fmt: skip
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "core"), [("numbers", "lstm"), ("gymnasium, all parts", "gtrxl-gru")])
 def test_a_program_of_torch_acts_like_the_agent(kind, core, tmp_path):
     found = restored(kind, core)
     card = program.write(found, tmp_path / "agent.pt2")
