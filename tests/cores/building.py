@@ -11,7 +11,9 @@ import numpy as np
 from gtrxl import Streams, make_core
 
 TRANSFORMERS = ("trxl", "trxl-i", "gtrxl-input", "gtrxl-output", "gtrxl-highway", "gtrxl-sigtanh", "gtrxl-gru")
-NAMES = ("lstm", "gru", *TRANSFORMERS, "none")
+LINEAR = ("lru", "s5", "mingru", "minlstm", "mamba2", "mlstm", "deltanet", "ffm", "agalite", "gtrxl-lru")
+NAMES = ("lstm", "gru", *TRANSFORMERS, *LINEAR, "none")
+HEADED = ("mamba2", "mlstm", "deltanet", "agalite")
 
 
 @functools.cache
@@ -38,7 +40,9 @@ def initial_core(name, *, seed=0, **sizes) -> Any:
 def small_sizes(name, *, memory=4):
     """Sizes that every name takes."""
     sizes = {"input_size": 5, "d_model": 8, "layers": 2}
-    return {**sizes, "heads": 2, "memory": memory} if name in TRANSFORMERS else sizes
+    if name in TRANSFORMERS:
+        return {**sizes, "heads": 2, "memory": memory}
+    return {**sizes, "heads": 2} if name in HEADED else sizes
 
 
 @eqx.filter_jit

@@ -13,7 +13,17 @@ from gtrxl import CoreError, Streams
 from gtrxl.cores.streams import history, openness, output_size
 from gtrxl.testing import PROMISES, ContractViolation, check_core
 from tests.cores.average import Average, Bare, Plain
-from tests.cores.building import NAMES, assert_close, normal, random_core, small_sizes, streams_step, streams_unroll
+from tests.cores.building import (
+    LINEAR,
+    NAMES,
+    TRANSFORMERS,
+    assert_close,
+    normal,
+    random_core,
+    small_sizes,
+    streams_step,
+    streams_unroll,
+)
 from tests.marks import few
 
 
@@ -28,7 +38,7 @@ def test_every_core_keeps_the_contract(name):
     checked = {check.promise for check in report.checks}
     optional = {"the window", "no gradient into the state", "gradient through the segment"}
     assert checked >= set(PROMISES) - optional - {"the calls exist"}
-    if "trxl" in name:
+    if name in TRANSFORMERS:
         assert checked >= optional
         assert report.left_out == ()
 
@@ -57,8 +67,9 @@ def test_skip_connections_keep_the_contract():
 
 
 @pytest.mark.slow
-def test_bfloat16_keeps_the_contract_within_its_own_tolerance():
-    report = check_core(random_core("gtrxl-gru", **small_sizes("gtrxl-gru", memory=3), dtype="bfloat16"))
+@pytest.mark.parametrize("name", ["gtrxl-gru", *LINEAR[:1]])
+def test_bfloat16_keeps_the_contract_within_its_own_tolerance(name):
+    report = check_core(random_core(name, **small_sizes(name, memory=3), dtype="bfloat16"))
     assert report.largest("nothing leaks past a reset") == 0.0
 
 

@@ -11,6 +11,16 @@ from gtrxl import names
 from gtrxl.cores.contract import CALLS, Core
 from gtrxl.cores.errors import CoreError
 from gtrxl.cores.gates import GATES
+from gtrxl.cores.linear.agalite import AGaLiTe
+from gtrxl.cores.linear.deltanet import DeltaNet
+from gtrxl.cores.linear.ffm import FFM
+from gtrxl.cores.linear.gtrxl_lru import GatedLRU
+from gtrxl.cores.linear.lru import LRU
+from gtrxl.cores.linear.mamba2 import Mamba2
+from gtrxl.cores.linear.mingru import MinGRU
+from gtrxl.cores.linear.minlstm import MinLSTM
+from gtrxl.cores.linear.mlstm import MLSTM
+from gtrxl.cores.linear.s5 import S5
 from gtrxl.cores.markov import Markov
 from gtrxl.cores.recurrent import GRU, LSTM
 from gtrxl.cores.transformer import Transformer
@@ -36,6 +46,16 @@ CORES: dict[str, CoreEntry] = {
         for name, gate in GATES.items()
         if gate.closes
     },
+    "lru": CoreEntry(LRU, {}, "linear recurrent unit: a complex diagonal recurrence"),
+    "s5": CoreEntry(S5, {}, "simplified state space layer, begun from HiPPO"),
+    "mingru": CoreEntry(MinGRU, {}, "minimal GRU: gates that see the input alone"),
+    "minlstm": CoreEntry(MinLSTM, {}, "minimal LSTM: the same with two gates"),
+    "mamba2": CoreEntry(Mamba2, {}, "Mamba-2: a selective state space with one decay for each head"),
+    "mlstm": CoreEntry(MLSTM, {}, "the matrix LSTM of xLSTM: a matrix of values by keys"),
+    "deltanet": CoreEntry(DeltaNet, {}, "Gated DeltaNet: a matrix in which one entry can be replaced"),
+    "ffm": CoreEntry(FFM, {}, "fast and forgetful memory: fading traces at several frequencies"),
+    "agalite": CoreEntry(AGaLiTe, {"gate": "gru"}, "GTrXL's block with approximate gated linear attention"),
+    "gtrxl-lru": CoreEntry(GatedLRU, {"gate": "gru"}, "GTrXL's block and gates around an LRU in place of attention"),
     "none": CoreEntry(Markov, {}, "no memory: the Markov control"),
 }
 """The cores of this package by name."""
@@ -97,7 +117,7 @@ def make_core(core: Any, *, input_size: int, key: PRNGKeyArray, **arguments: Any
 
     It is made by `core(input_size, key=key, **arguments)`. Transformers take `d_model, layers, heads, head_dim, mlp, memory,
     gate_bias, init_variance, dtype`; `lstm` and `gru` take `d_model` (their width), `layers, skip, dtype`; `none` takes
-    `d_model, layers, dtype`.
+    `d_model, layers, dtype`; the linear ones take these and sizes of their own (`core_arguments`, docs/your-core.md).
 
     >>> core = make_core("gtrxl-gru", input_size=16, d_model=64, layers=2, heads=4, memory=32, key=jax.random.key(0))
     >>> core.output_size

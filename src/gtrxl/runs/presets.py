@@ -72,7 +72,7 @@ def _small(learned: RunTasks, chosen: dict[str, str]) -> Config[Any]:
     own: dict[str, Any] = {"learner": {**known.vmpo, **({} if window else known.recurrent)}} if issubclass(kind, VMPO) else {}
     own = dict(known.with_ppo) if issubclass(kind, PPO) else own
     learner = kind(**own.pop("learner", {}))
-    net = _SMALL if window else _SMALL_RECURRENT
+    net = _SMALL if _has_blocks(chosen["core"]) else _SMALL_RECURRENT
     records: dict[str, Any] = {"gym": GymSettings(**own.pop("gym", {})), "fleet": FleetSettings(**own.pop("fleet", {}))}
     sizes: dict[str, Any] = {"streams": Config.streams, **known.sizes, **own}
     sizes["streams"] = _fitting(sizes["streams"], learned, learner.minibatches)
@@ -90,10 +90,11 @@ def _paper(learned: RunTasks, chosen: dict[str, str]) -> Config[Any]:
     128, so that each has as many as the others: 180 for DMLab-30."""
     environment, kind = learned.defaults.paper, learner_class(chosen["algorithm"])
     recurrent = not looks_back(chosen["core"])
+    net = _PAPER if _has_blocks(chosen["core"]) else _PAPER_RECURRENT
     learner = kind.paper(environment, recurrent=recurrent) if issubclass(kind, VMPO) else kind()
     return Config(
         **chosen,
-        net=_PAPER_RECURRENT if recurrent else _PAPER,
+        net=net,
         learner=learner,
         streams=_fitting(128, learned, learner.minibatches),
         unroll=95,
@@ -107,8 +108,13 @@ PRESETS: dict[str, Callable[[RunTasks, dict[str, str]], Config[Any]]] = {"small"
 
 
 def looks_back(core: str) -> bool:
-    """Whether a core keeps a window of steps: then it has the transformers' sizes, else the recurrent networks'."""
+    """Whether a core keeps a window of steps: then it learns with the transformers' settings, else with the recurrent networks'."""
     return "memory" in core_arguments(core)
+
+
+def _has_blocks(core: str) -> bool:
+    """Whether a core is made of the transformers' blocks, whatever it remembers by: then it has their sizes."""
+    return looks_back(core) or "mlp" in core_arguments(core)
 
 
 def _fitting(streams: int, learned: RunTasks, minibatches: int) -> int:
