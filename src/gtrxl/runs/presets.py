@@ -108,7 +108,7 @@ PRESETS: dict[str, Callable[[RunTasks, dict[str, str]], Config[Any]]] = {"small"
 
 
 def looks_back(core: str) -> bool:
-    """Whether a core keeps a window of steps: then it learns with the transformers' settings, else with the recurrent networks'."""
+    """Whether a core keeps a window of steps: then it learns with the transformers' settings, else with the recurrent ones'."""
     return "memory" in core_arguments(core)
 
 

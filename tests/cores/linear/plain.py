@@ -1,9 +1,12 @@
-"""The linear cores once more: NumPy in float64, one step after the other, as the publications write them. Nothing is shared with the
-package: complex numbers are complex, the delta rule multiplies matrices, the mLSTM has no stabiliser, the FFM sums powers.
+"""The linear cores once more: NumPy in float64, one step after the other, as the publications write them. Nothing is shared
+with the package: complex numbers are complex, the delta rule multiplies matrices, the mLSTM has no stabiliser, the FFM sums
+powers.
 
-A layer here is a function (weights, episode) -> outputs, for the inputs of one episode from its first step on, [T, D]. So a reset is
-simply where one call ends and the next begins.
+A layer here is a function (weights, episode) -> outputs, for the inputs of one episode from its first step on, [T, D]. So a
+reset is simply where one call ends and the next begins.
 """
+
+import itertools
 
 import numpy as np
 
@@ -172,7 +175,7 @@ def ffm(layer, xs):
     for x in xs:
         new, opening, gate, past = np.split(linear(layer.inputs, x), [traces, 2 * traces, 2 * traces + width])
         written.append(new * sigmoid(opening))
-        state = sum(gamma**age * one[:, None] for age, one in enumerate(reversed(written)))
+        state = np.sum([gamma**age * one[:, None] for age, one in enumerate(reversed(written))], axis=0)
         z = linear(layer.mix, np.concatenate([state.real.ravel(), state.imag.ravel()]))
         ys.append(standard(z) * sigmoid(gate) + past * (1 - sigmoid(gate)))
     return np.array(ys)
@@ -232,7 +235,7 @@ def outputs(name, core, xs, resets):
     """Of a core whose arrays are float64: each episode by itself, from nothing."""
     begins = [0, *(t for t in range(1, len(xs)) if resets[t]), len(xs)]
     found = []
-    for start, end in zip(begins, begins[1:], strict=False):
+    for start, end in itertools.pairwise(begins):
         stream = linear(core.embed, xs[start:end])
         for layer in core.layers:
             stream = LAYERS[name](layer, stream)

@@ -1,14 +1,15 @@
-"""AGaLiTe: GTrXL's block with an approximate gated linear attention (Pramanik et al., "AGaLiTe: Approximate Gated Linear Transformers
-for Online Reinforcement Learning", 2024). D width, H heads of K, E = eta features for each, R frequencies, F = E K, I = H K.
+"""AGaLiTe: GTrXL's block with an approximate gated linear attention (Pramanik et al., "AGaLiTe: Approximate Gated Linear
+Transformers for Online Reinforcement Learning", 2024). D width, H heads of K, E = eta features for each, R frequencies, F =
+E K, I = H K.
 
     keys = relu(p_1) x relu(k), queries = relu(p_2) x relu(q), gates = sigmoid(p_3) x sigmoid(g)      outer products, flat: [E K]
     K_i = (1 - gates) * K_i + gates * keys * cos(w_i t)       V_i = (1 - b) * V_i + b * v * cos(w_i t)       b = sigmoid(.)
     s = (1 - gates) * s + gates * keys                        y = sum_i V_i (K_i . queries) / (2 R (s . queries) + 1e-5)
 
-The sums over cosines stand for the outer products of values and keys, which need E K^2 numbers and here R (E K + K). t counts the
-steps of the episode, from 1: a public program lets its clock run on through resets, and then what a step gives depends on how long
-ago training began. Paper and program differ in the frequencies; these are the program's, with which its results were made:
-R of them evenly from -pi to pi. All around is the paper's GTrXL with GRU gates (`gtrxl_lru`).
+The sums over cosines stand for the outer products of values and keys, which need E K^2 numbers and here R (E K + K). t
+counts the steps of the episode, from 1: a public program lets its clock run on through resets, and then what a step gives
+depends on how long ago training began. Paper and program differ in the frequencies; these are the program's, with which its
+results were made: R of them evenly from -pi to pi. All around is the paper's GTrXL with GRU gates (`gtrxl_lru`).
 """
 
 import math

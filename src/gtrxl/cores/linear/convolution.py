@@ -1,8 +1,8 @@
 """A short convolution over the last steps of the episode, before a recurrence: Mamba-2's and DeltaNet's. T steps, B streams,
 C channels, W steps that it sees (the present one is the last), V = W - 1 before it.
 
-silu(sum_j kernel_j * x_{t - j} + bias), each channel by itself. What it remembers are the W - 1 inputs before, zeros at the start of
-an episode, so that a reset clears it like any other state.
+silu(sum_j kernel_j * x_{t - j} + bias), each channel by itself. What it remembers are the W - 1 inputs before, zeros at the
+start of an episode, so that a reset clears it like any other state.
 """
 
 import abc
@@ -66,8 +66,8 @@ class ConvolvedState(eqx.Module):
 
 
 class Convolved(Layer):
-    """A layer with a short convolution before its recurrence: `drive` gives what goes into it and what passes it by, `mixed` makes
-    of both what drives the recurrence."""
+    """A layer with a short convolution before its recurrence: `drive` gives what goes into it and what passes it by, `mixed`
+    makes of both what drives the recurrence."""
 
     convolution: eqx.AbstractVar[Convolution]
 

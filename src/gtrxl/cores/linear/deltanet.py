@@ -2,11 +2,12 @@
 
     S = a S (I - b k k^T) + b v k^T,   y = S q                 S: [K, K] for each head, rows for values, columns for keys
 
-A key is first asked for what stands under it (a S k), and what is missing to the new value is written: a memory that can replace
-one entry and leave the others. The product with I - b k k^T stands to the right of S; one public program has it on the left, where
-it mixes values instead of keys, and agrees with none of the equations. q and k have length 1. As in the paper q, k and v go through
-a short convolution, b = sigmoid(.), a = exp(-exp(A) softplus(. + c)) with Mamba-2's first values (other sources: a sigmoid); the output is
-brought to unit size in each head, gated by silu(W_z u), mapped, and added to the stream. Values are as wide as keys (the paper: twice).
+A key is first asked for what stands under it (a S k), and what is missing to the new value is written: a memory that can
+replace one entry and leave the others. The product with I - b k k^T stands to the right of S; one public program has it on
+the left, where it mixes values instead of keys, and agrees with none of the equations. q and k have length 1. As in the
+paper q, k and v go through a short convolution, b = sigmoid(.), a = exp(-exp(A) softplus(. + c)) with Mamba-2's first
+values (other sources: a sigmoid); the output is brought to unit size in each head, gated by silu(W_z u), mapped, and added
+to the stream. Values are as wide as keys (the paper: twice).
 """
 
 import equinox as eqx
@@ -57,7 +58,7 @@ class DeltaNetLayer(Convolved):
         self.out = Linear(d_model, d_model, key=out_key)
 
     def inner_state(self) -> Float[Array, "H K K"]:
-        """Zeros."""
+        """Zeros. It is S^T that is kept, values along the last axis: sums over keys then run along whole vectors of a CPU."""
         heads = self.a.shape[0]
         width = self.scale.shape[0] // heads
         return jnp.zeros((heads, width, width), jnp.float32)
@@ -78,13 +79,13 @@ class DeltaNetLayer(Convolved):
     def advance(self, state: Float[Array, "H K K"], driven: Driven, ready: None) -> Float[Array, "H K K"]:
         """a S (I - b k k^T) + b v k^T, as a S + b (v - a S k) k^T."""
         state = driven.kept[:, None, None] * state
-        key = driven.k[:, None, :]
-        missing = driven.v - jnp.sum(state * key, axis=-1)
-        return state + (driven.rate[:, None] * missing)[:, :, None] * key
+        key = driven.k[:, :, None]
+        missing = driven.v - jnp.sum(state * key, axis=1)
+        return state + (driven.rate[:, None] * missing)[:, None, :] * key
 
     def read(self, state: Float[Array, "H K K"], driven: Driven) -> Float[Array, "H K"]:
         """S q."""
-        return jnp.sum(state * driven.q[:, None, :], axis=-1)
+        return jnp.sum(state * driven.q[:, :, None], axis=1)
 
     def leave(self, x: Float[Array, "*n D"], read: Float[Array, "*n H K"], driven: Driven) -> Float[Array, "*n D"]:
         """Unit size, the gate, and the way out."""

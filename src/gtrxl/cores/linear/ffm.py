@@ -5,10 +5,11 @@ D width, M traces, C contexts for each, F = 2 M C numbers that remember.
     S = exp(-|a|) exp(i w) * S + (W_1 x * sigmoid(W_2 x)) 1^T         S: [M, C] complex; a for each trace, w for each context
     z = W_3 [Re S, Im S],   g = sigmoid(W_4 x),   y = norm(z) * g + W_5 x * (1 - g)
 
-A trace fades at its own rate, seen at several frequencies, by which it can tell when something was. There is no norm before it and no
-sum around it: W_5 x is its own way past the memory. The paper sums in closed form, with powers of the decay that leave the range of a
-float after some hundreds of steps; here it is the recurrence, which is the same sum. Rates lie evenly between 1e-6 and 0.5 at first
-(some versions: 0.1) and periods between 1 and 1024 steps; the norm has no weights, as the paper's.
+A trace fades at its own rate, seen at several frequencies, by which it can tell when something was. There is no norm before
+it and no sum around it: W_5 x is its own way past the memory. The paper sums in closed form, with powers of the decay that
+leave the range of a float after some hundreds of steps; here it is the recurrence, which is the same sum. Rates lie evenly
+between 1e-6 and 0.5 at first (some versions: 0.1) and periods between 1 and 1024 steps; the norm has no weights, as the
+paper's.
 """
 
 import math

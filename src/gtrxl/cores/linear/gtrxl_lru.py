@@ -1,10 +1,11 @@
-"""GTrXL with a recurrence in place of attention: the paper's block and gates around an LRU. D width, N complex numbers that remember.
+"""GTrXL with a recurrence in place of attention: the paper's block and gates around an LRU. D width, N complex numbers that
+remember.
 
     y = gate_1(x, relu(recurrence(norm_1(x)))),   out = gate_2(y, relu(mlp(norm_2(y))))
 
-Gates and memory are separate ideas: the gates are those of the paper (its GRU gate unless said otherwise), the memory is that of
-`lru`, with no window and no positions. What the LRU's own block has after the recurrence (GELU, gated unit, sum) is left out: the
-block around it has its own. Ours; no publication has it in this form.
+Gates and memory are separate ideas: the gates are those of the paper (its GRU gate unless said otherwise), the memory is
+that of `lru`, with no window and no positions. What the LRU's own block has after the recurrence (GELU, gated unit, sum) is
+left out: the block around it has its own. Ours; no publication has it in this form.
 """
 
 import math
@@ -22,7 +23,7 @@ from gtrxl.cores.layers import INIT_VARIANCE, LayerNorm, with_variance
 from gtrxl.cores.linear import scan
 from gtrxl.cores.linear.lru import LinearRecurrence
 from gtrxl.cores.linear.scan import Pair
-from gtrxl.cores.linear.stack import Decaying, Layer, Stack, StackState
+from gtrxl.cores.linear.stack import Decaying, Layer, Stack, StackState, half
 
 
 class GatedBlock(eqx.Module):
@@ -144,7 +145,7 @@ class GatedLRULayer(GatedLayer, Decaying):
 
 
 class GatedLRU(GatedStack):
-    """GTrXL's layers with linear recurrent units. Sizes are those of the transformers without heads and memory, and those of `lru`."""
+    """GTrXL's layers with linear recurrent units. Sizes are the transformers' without heads and memory, and those of `lru`."""
 
     def __init__(
         self,
@@ -164,7 +165,7 @@ class GatedLRU(GatedStack):
     ):
         variance = check_variance(init_variance)
         bias = first_bias(gate, gate_bias, layers)
-        size = d_model if state_size is None else state_size
+        size = half(d_model) if state_size is None else state_size
         hidden = d_model if mlp is None else mlp
 
         def layer(key: PRNGKeyArray) -> GatedLRULayer:

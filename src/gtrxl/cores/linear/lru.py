@@ -5,10 +5,11 @@ D width, N complex numbers that remember.
     s = lambda * s + gamma * (B u),   lambda = exp(-exp(nu) + i exp(theta)),   gamma = sqrt(1 - |lambda|^2)
     y = Re(C s) + d * u
 
-with u the layer's input after a norm; y goes through GELU and a gated linear unit and is added to the stream, as in the paper's
-block. At first |lambda| lies evenly (by area) in a ring and the angle between 0 and a small one, as the paper has it for its longest
-sequences. Sources differ in gamma: the paper's program trains it from that value on; here it follows lambda, so that the state
-keeps its size whatever lambda becomes. The norm is a layer norm (the paper: batch norm, which a stream of one step does not have).
+with u the layer's input after a norm; y goes through GELU and a gated linear unit and is added to the stream, as in the
+paper's block. At first |lambda| lies evenly (by area) in a ring and the angle between 0 and a small one, as the paper has
+it for its longest sequences. Sources differ in gamma: the paper's program trains it from that value on; here it follows
+lambda, so that the state keeps its size whatever lambda becomes. The norm is a layer norm (the paper: batch norm, which a
+stream of one step does not have).
 """
 
 import math
@@ -22,7 +23,7 @@ from gtrxl.cores.errors import CoreError, at_least
 from gtrxl.cores.layers import LayerNorm, Linear, along_last, flat_matmul
 from gtrxl.cores.linear import scan
 from gtrxl.cores.linear.scan import Pair
-from gtrxl.cores.linear.stack import Decaying, Stack
+from gtrxl.cores.linear.stack import Decaying, Stack, half
 
 LARGEST_ANGLE = math.pi / 10
 """A turn in 20 steps is the fastest at first."""
@@ -38,7 +39,7 @@ class LinearRecurrence(eqx.Module):
     d: Float[Array, " D"]
 
     def __init__(self, d_model: int, state_size: int, *, shortest: float, longest: float, key: PRNGKeyArray):
-        at_least("state_size", state_size, least=1, hint="it is how many complex numbers remember; d_model is usual")
+        at_least("state_size", state_size, least=1, hint="it is how many complex numbers remember; half of d_model is usual")
         if not 0 <= shortest < longest < 1:
             raise CoreError(
                 f"shortest and longest must be 0 <= shortest < longest < 1, got {shortest} and {longest}; "
@@ -117,8 +118,8 @@ class LRULayer(Decaying):
 
 
 class LRU(Stack):
-    """Layers of linear recurrent units. `state_size=None` is as many complex numbers as the width; `shortest` and `longest` bound
-    how much they keep from step to step at first."""
+    """Layers of linear recurrent units. `state_size=None` is a complex number for two of the width: as many real ones as there.
+    `shortest` and `longest` bound how much they keep from step to step at first."""
 
     def __init__(
         self,
@@ -132,7 +133,7 @@ class LRU(Stack):
         dtype: str = "float32",
         key: PRNGKeyArray,
     ):
-        size = d_model if state_size is None else state_size
+        size = half(d_model) if state_size is None else state_size
 
         def layer(key: PRNGKeyArray) -> LRULayer:
             return LRULayer(d_model, size, shortest=shortest, longest=longest, key=key)

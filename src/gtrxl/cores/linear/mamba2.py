@@ -1,13 +1,14 @@
 """Mamba-2 (Dao and Gu, "Transformers are SSMs", 2024). D width, I = 2 D inner width, H heads of P = I / H, N numbers for each.
 
     x, B, C = convolution(W u), z and dt beside them;   dt = softplus(dt + b),   a = exp(-dt exp(A)) for each head
-    S = a S + dt x B^T                                   S: [P, N] for each head
-    y = S C + d x,   out = W_o norm(y * silu(z))
+    S = a S + B (dt x)^T                                 S: [N, P] for each head
+    y = S^T C + d x,   out = W_o norm(y * silu(z))
 
-with u the layer's input after a norm, and the output added to the stream. B and C are shared by all heads (the paper's one group). At
-first exp(A) lies evenly between 1 and 16 and dt, evenly in its logarithm, between 0.001 and 0.1: decays of a step to thousands. The
-paper's language models have 64 to 256 numbers for each channel (N); here 16, with which acting costs less than an LSTM's
-step. Norms are over the mean square, as the paper's, where a gate comes before; the layer's first norm is a layer norm.
+with u the layer's input after a norm, and the output added to the stream. B and C are shared by all heads (the paper's one
+group). At first exp(A) lies evenly between 1 and 16 and dt, evenly in its logarithm, between 0.001 and 0.1: decays of a
+step to thousands. The paper's language models have 64 to 256 numbers for each channel (N); here 16, with which acting costs
+less than an LSTM's step. Norms are over the mean square, as the paper's, where a gate comes before; the layer's first norm
+is a layer norm.
 """
 
 import math
@@ -76,10 +77,10 @@ class Mamba2Layer(Convolved, Decaying):
         self.out = Linear(inner, d_model, key=out_key)
         self.size = size
 
-    def inner_state(self) -> Float[Array, "H P N"]:
-        """Zeros."""
+    def inner_state(self) -> Float[Array, "H N P"]:
+        """Zeros. The channels are last: sums over what each remembers then run along whole vectors of a CPU."""
         heads = self.a.shape[0]
-        return jnp.zeros((heads, self.scale.shape[0] // heads, self.size), jnp.float32)
+        return jnp.zeros((heads, self.size, self.scale.shape[0] // heads), jnp.float32)
 
     def drive(self, x: Float[Array, "*n D"]) -> tuple[Array, tuple[Array, Array]]:
         """x, B and C for the convolution; z and dt, which pass it by."""
@@ -101,13 +102,13 @@ class Mamba2Layer(Convolved, Decaying):
         """One number for each head."""
         return driven.kept[:, None, None]
 
-    def written(self, driven: Driven) -> Float[Array, "H P N"]:
-        """dt x B^T."""
-        return driven.scaled[:, :, None] * driven.b[None, None, :]
+    def written(self, driven: Driven) -> Float[Array, "H N P"]:
+        """B (dt x)^T."""
+        return driven.scaled[:, None, :] * driven.b[None, :, None]
 
-    def read(self, state: Float[Array, "H P N"], driven: Driven) -> Float[Array, " I"]:
-        """S C."""
-        return jnp.sum(state * driven.c[None, None, :], axis=-1).reshape(-1)
+    def read(self, state: Float[Array, "H N P"], driven: Driven) -> Float[Array, " I"]:
+        """S^T C."""
+        return jnp.sum(state * driven.c[None, :, None], axis=1).reshape(-1)
 
     def leave(self, x: Float[Array, "*n D"], read: Float[Array, "*n I"], driven: Driven) -> Float[Array, "*n D"]:
         """The gate, the norm, and the way out."""
@@ -118,8 +119,8 @@ class Mamba2Layer(Convolved, Decaying):
 
 
 class Mamba2(Stack):
-    """Mamba-2 layers. `state_size` is N, what each of the 2 x d_model inner channels remembers; `convolution` is how many steps the
-    short convolution sees."""
+    """Mamba-2 layers. `state_size` is N, what each of the 2 x d_model inner channels remembers; `convolution` is how many steps
+    the short convolution sees."""
 
     def __init__(
         self,

@@ -2,10 +2,11 @@
 
     z = sigmoid(W_z u),   h = (1 - z) * h + z * g(W_h u),   g(a) = a + 0.5 for a >= 0, else sigmoid(a)
 
-with u the layer's input after a norm: the gates do not see h, so it is a linear recurrence. What leaves the layer is
-x + W (h * silu(W_o u)); the paper has plain layers in small tasks and an MLP after each in language, of which this gate is the cheaper
-half. g keeps h positive; the paper's scan in logarithms needs that, and its equations keep it. The bias of z is drawn so that a
-unit at first remembers between 2 and `longest` steps, evenly (Tallec and Ollivier 2018): with zeros half of h is gone after one.
+with u the layer's input after a norm: the gates do not see h, so it is a linear recurrence. What leaves the layer is x + W
+(h * silu(W_o u)); the paper has plain layers in small tasks and an MLP after each in language, of which this gate is the
+cheaper half. g keeps h positive; the paper's scan in logarithms needs that, and its equations keep it. The bias of z is
+drawn so that a unit at first remembers between 2 and `longest` steps, evenly (Tallec and Ollivier 2018): with zeros half of
+h is gone after one.
 """
 
 import equinox as eqx

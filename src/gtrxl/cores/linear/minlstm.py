@@ -2,9 +2,10 @@
 
     f = sigmoid(W_f u), i = sigmoid(W_i u),   h = f / (f + i) * h + i / (f + i) * g(W_h u)
 
-with g and all that is around it as in `mingru`. f / (f + i) is computed as one sigmoid, of log f - log i, which stays finite where
-both are tiny. At first f stands open and the bias of i is drawn so that units remember between 2 and `longest` steps; the paper
-moves the bias of f alone, but f cannot exceed 1, so against an i of 1/2 nothing would last longer than 3 steps.
+with g and all that is around it as in `mingru`. f / (f + i) is computed as one sigmoid, of log f - log i, which stays
+finite where both are tiny. At first f stands open and the bias of i is drawn so that units remember between 2 and `longest`
+steps; the paper moves the bias of f alone, but f cannot exceed 1, so against an i of 1/2 nothing would last longer than 3
+steps.
 """
 
 import equinox as eqx

@@ -2,11 +2,12 @@
 
     C = f C + i v k^T,   n = f n + i k,   y = C q / max(|n . q|, 1),   i = exp(.), f = sigmoid(.), one number for each head
 
-with k divided by sqrt(K). exp(.) does not fit a float, so C and n are kept divided by exp(m), m = max(log f + m, log i): then f is
-exp(log f + m' - m), i is exp(log i - m), and the 1 under the fraction becomes exp(-m). Sources differ just there: some keep the 1, with
-which the result depends on the stabiliser, which is to have no say in it. Around it is the later, leaner layer (xLSTM 7B, Beck et al.
-2025) without convolution and without a wider inner part: the output is standardised in each head, gated by sigmoid(W_o u), mapped,
-and added to the stream. The biases of f are 3 to 6 over the heads at first, as published; those of i are 0.
+with k divided by sqrt(K). exp(.) does not fit a float, so C and n are kept divided by exp(m), m = max(log f + m, log i):
+then f is exp(log f + m' - m), i is exp(log i - m), and the 1 under the fraction becomes exp(-m). Sources differ just there:
+some keep the 1, with which the result depends on the stabiliser, which is to have no say in it. Around it is the later,
+leaner layer (xLSTM 7B, Beck et al. 2025) without convolution and without a wider inner part: the output is standardised in
+each head, gated by sigmoid(W_o u), mapped, and added to the stream. The biases of f are 3 to 6 over the heads at first, as
+published; those of i are 0.
 """
 
 import equinox as eqx
@@ -22,7 +23,7 @@ LARGEST = 80.0
 
 
 class MatrixState(eqx.Module):
-    """C and n divided by exp(m), and m."""
+    """C^T and n divided by exp(m), and m. Values are last: sums over keys then run along whole vectors of a CPU."""
 
     c: Float[Array, "*B H K K"]
     n: Float[Array, "*B H K"]
@@ -79,12 +80,12 @@ class MLSTMLayer(Layer):
         """The two sums, divided by the exponential of the new m."""
         m = jnp.maximum(driven.log_f + state.m, driven.log_i)
         f, i = jnp.exp(driven.log_f + state.m - m), jnp.exp(driven.log_i - m)
-        new = (i[:, None] * driven.v)[:, :, None] * driven.k[:, None, :]
+        new = (i[:, None] * driven.v)[:, None, :] * driven.k[:, :, None]
         return MatrixState(c=f[:, None, None] * state.c + new, n=f[:, None] * state.n + i[:, None] * driven.k, m=m)
 
     def read(self, state: MatrixState, driven: Driven) -> Float[Array, "H K"]:
         """C q / max(|n . q|, exp(-m))."""
-        found = jnp.sum(state.c * driven.q[:, None, :], axis=-1)
+        found = jnp.sum(state.c * driven.q[:, :, None], axis=1)
         weight = jnp.abs(jnp.sum(state.n * driven.q, axis=-1))
         return found / jnp.maximum(weight, jnp.exp(jnp.minimum(-state.m, LARGEST)))[:, None]
 

@@ -1,15 +1,15 @@
-"""The simplified state space layer: S5 (Smith et al. 2023); in reinforcement learning Lu et al., "Structured State Space Models for
-In-Context Reinforcement Learning", 2023.
+"""The simplified state space layer: S5 (Smith et al. 2023); in reinforcement learning Lu et al., "Structured State Space
+Models for In-Context Reinforcement Learning", 2023.
 
 D width, N complex numbers that remember: half of a real state of 2 N, the other half being their conjugates.
 
     s = exp(L delta) * s + ((exp(L delta) - 1) / L) * (B u)         L = -exp(a) + i w, delta = exp(t): zero-order hold
     y = 2 Re(C s) + d * u
 
-with u the layer's input after a norm. As in the paper, g = gelu(y) leaves as x + g * sigmoid(W g). L begins as the eigenvalues of
-HiPPO-LegS's normal part (all of real part -1/2), B and C in their basis, delta evenly in its logarithm between 0.001 and 0.1. Sources
-differ in how L's real part is kept negative (clipped, or left alone): here it is minus an exponential. One block of eigenvalues
-(the paper has several in larger models).
+with u the layer's input after a norm. As in the paper, g = gelu(y) leaves as x + g * sigmoid(W g). L begins as the
+eigenvalues of HiPPO-LegS's normal part (all of real part -1/2), B and C in their basis, delta evenly in its logarithm
+between 0.001 and 0.1. Sources differ in how L's real part is kept negative (clipped, or left alone): here it is minus an
+exponential. One block of eigenvalues (the paper has several in larger models).
 """
 
 import math
@@ -23,7 +23,7 @@ from gtrxl.cores.errors import at_least
 from gtrxl.cores.layers import LayerNorm, Linear, along_last, flat_matmul
 from gtrxl.cores.linear import scan
 from gtrxl.cores.linear.scan import Pair
-from gtrxl.cores.linear.stack import Decaying, Stack
+from gtrxl.cores.linear.stack import Decaying, Stack, half
 
 SHORTEST, LONGEST = 0.001, 0.1
 """Of the time that a step lasts, at first."""
@@ -53,10 +53,10 @@ class S5Layer(Decaying):
     gate: Linear
 
     def __init__(self, d_model: int, state_size: int, *, key: PRNGKeyArray):
-        at_least("state_size", state_size, least=1, hint="it is how many complex numbers remember; d_model is usual")
+        at_least("state_size", state_size, least=1, hint="it is how many complex numbers remember; half of d_model is usual")
         time_key, b_key, c_key, d_key, gate_key = jax.random.split(key, 5)
         frequencies, vectors = hippo_basis(state_size)
-        re, im = jnp.asarray(vectors.real, jnp.float32), jnp.asarray(vectors.imag, jnp.float32)
+        re, im = jnp.asarray(np.real(vectors), jnp.float32), jnp.asarray(np.imag(vectors), jnp.float32)
         self.norm = LayerNorm(d_model)
         self.a = jnp.full((state_size,), math.log(0.5), jnp.float32)
         self.w = jnp.asarray(frequencies, jnp.float32)
@@ -122,5 +122,5 @@ class S5(Stack):
         dtype: str = "float32",
         key: PRNGKeyArray,
     ):
-        size = max(1, d_model // 2) if state_size is None else state_size
+        size = half(d_model) if state_size is None else state_size
         self._build(input_size, d_model, layers, dtype, lambda key: S5Layer(d_model, size, key=key), key)

@@ -1,11 +1,11 @@
 """A recurrence over a segment, with resets in the middle of it: step by step, or in log T rounds. T steps, B streams.
 
-Any associative operation x * y becomes one that resets: (x, s) o (y, t) = (where(t, y, x * y), s or t). The state that is carried
-into the segment is one more element in front, which resets nothing. What was before a reset is left out, not multiplied by zero:
-it might not be finite.
+Any associative operation x * y becomes one that resets: (x, s) o (y, t) = (where(t, y, x * y), s or t). The state that is
+carried into the segment is one more element in front, which resets nothing. What was before a reset is left out, not
+multiplied by zero: it might not be finite.
 
-On a CPU the loop is faster at every length that was tried (benchmarks/scans.py, docs/measurements.md): the rounds do the same sums
-several times over, and their gradient more often. On devices where a step costs a launch the rounds are taken.
+On a CPU the loop is faster at every length that was tried (benchmarks/scans.py, docs/measurements.md): the rounds do the
+same sums several times over, and their gradient more often. On devices where a step costs a launch the rounds are taken.
 """
 
 from collections.abc import Callable

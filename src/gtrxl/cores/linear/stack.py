@@ -1,11 +1,12 @@
 """What all linear cores share: an embedding and a stack of layers whose memory is a recurrence. T steps, B streams, D width.
 
-A layer says what it computes of its input alone (`drive`, for all steps at once), how its state goes on (`advance`, one step of one
-stream), what is read of it (`read`), and what leaves the layer (`leave`, again for all steps at once). So a step is a step, with no
-scan around it, and a segment is two large products with a light loop between them. The recurrence is computed in float32 whatever
-the products are computed in: bfloat16 cannot tell a decay of 0.999 from 1.
+A layer says what it computes of its input alone (`drive`, for all steps at once), how its state goes on (`advance`, one
+step of one stream), what is read of it (`read`), and what leaves the layer (`leave`, again for all steps at once). So a
+step is a step, with no scan around it, and a segment is two large products with a light loop between them. The recurrence
+is computed in float32 whatever the products are computed in: bfloat16 cannot tell a decay of 0.999 from 1.
 
-What is not finite is dealt with here once, for every core: it spoils the steps that see it until the next reset, and nothing else.
+What is not finite is dealt with here once, for every core: it spoils the steps that see it until the next reset, and
+nothing else.
 """
 
 import abc
@@ -180,6 +181,11 @@ class Stack(Core):
         return replaced(ys.astype(jnp.float32), spoilt, math.nan), jax.vmap(_spoil)(StackState(tuple(after)), spoilt[-1])
 
 
+def half(d_model: int) -> int:
+    """How many complex numbers are as many real ones as the width."""
+    return max(1, d_model // 2)
+
+
 def divided(d_model: int, heads: int) -> int:
     """The width of a head, if the heads divide the width."""
     at_least("heads", heads, least=1, hint="it is the number of states side by side; 4 is usual")
@@ -208,7 +214,9 @@ def _since_reset(marked: Bool[Array, "T B"], resets: Bool[Array, "T B"], *, star
 
 def _spoilt(state: StackState) -> Bool[Array, ""]:
     """Whether anything in one stream's state is not finite."""
-    return ~jnp.isfinite(sum(jnp.sum(leaf) for leaf in jax.tree.leaves(state)))
+    # Columns first: XLA's CPU backend sums along vectors, and one by one only what is left.
+    flat = [leaf.reshape(-1, leaf.shape[-1] if leaf.ndim else 1) for leaf in jax.tree.leaves(state)]
+    return ~jnp.all(jnp.stack([jnp.all(jnp.isfinite(jnp.sum(leaf, axis=0))) for leaf in flat]))
 
 
 def _spoil(state: StackState, spoilt: Bool[Array, ""]) -> StackState:
