@@ -61,7 +61,8 @@ def test_the_lstm_of_dmlab_is_drawn_from_its_narrower_range():
 
 
 def test_the_laptop_scale_is_about_twelve_hours():
-    assert sum(each.scales["laptop"].hours for each in RUNS.values()) <= 12.5
+    """Of what the paper has; the scoreboard of memories is days, and done in pieces."""
+    assert sum(each.scales["laptop"].hours for each in RUNS.values() if not each.id.startswith("rivals")) <= 12.5
 
 
 def test_every_experiment_names_runs_and_models_there_are():

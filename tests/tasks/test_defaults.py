@@ -46,6 +46,21 @@ def test_memory_holds_an_episode_where_that_is_affordable(corridor, memory):
     assert TMaze(corridor=corridor).defaults().memory == memory
 
 
+def test_unrolls_of_cores_without_a_window_hold_a_corridor():
+    """What an unroll does not span they cannot be taught; a transformer's memory is computed anew with today's weights."""
+    assert TMaze(corridor=90).defaults().recurrent_unroll == 100
+    for core in ("lstm", "lru", "gtrxl-lru"):
+        assert defaults(task="t-maze", core=core).unroll == 64
+        assert defaults(task="t-maze", core=core).learner.learning_rate == 1e-3
+    assert defaults(task="t-maze", core="gtrxl-gru").unroll == 32
+    assert defaults(task="t-maze", core="gtrxl-gru").learner.learning_rate == 3e-4
+
+
+def test_transformer_blocks_have_transformer_sizes_whatever_remembers():
+    assert defaults(core="gtrxl-lru").net.width == defaults(core="gtrxl-gru").net.width == 64
+    assert defaults(core="lru").net.width == defaults(core="lstm").net.width == 128
+
+
 def test_an_lstm_has_its_own_rate_where_one_was_found():
     assert dict(make_task("grid-numpad").defaults().recurrent) == {"learning_rate": 2e-3}
     assert {core: defaults(core=core).learner.learning_rate for core in ("gtrxl-gru", "trxl", "lstm", "gru")} == {
@@ -54,4 +69,4 @@ def test_an_lstm_has_its_own_rate_where_one_was_found():
         "lstm": 2e-3,
         "gru": 2e-3,
     }
-    assert all(not make_task(name).defaults().recurrent for name in TASKS if name != "grid-numpad")
+    assert all(not make_task(name).defaults().recurrent for name in TASKS if name not in ("grid-numpad", "t-maze"))

@@ -4,83 +4,14 @@ A set of runs serves several figures: the divergence table counts the runs of th
 the ablation. `RUNS` has the sets, `EXPERIMENTS` what is drawn of them.
 """
 
-import dataclasses
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
+from gtrxl.experiments import rivals
 from gtrxl.experiments.models import ABLATION, GRU, LSTM, NONE, OUTPUT, SENSITIVITY, TRXL, TRXL_I, Model
+from gtrxl.experiments.records import SCALES, Experiment, Goal, RunSet, ScaleName, Size
 
-ScaleName = Literal["quick", "laptop", "paper"]
-SCALES: tuple[ScaleName, ...] = ("quick", "laptop", "paper")
-
-
-@dataclasses.dataclass(frozen=True)
-class Goal:
-    """A task and the frames it is given."""
-
-    task: str
-    steps: int
-    label: str = ""
-    """What figures call it; the task's name if left out."""
-    dial: int | None = None
-    """Where it stands on the axis of a figure: the size of the pad, the length of the corridor, the number of layers."""
-    net: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    """Sizes of all transformers that are this goal's own."""
-    key: str = ""
-    """What its runs are called; the task's name if left out. Goals of one task need it."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Size:
-    """A set of runs at one scale: every model on every goal with every draw."""
-
-    goals: tuple[Goal, ...]
-    models: tuple[Model, ...]
-    draws: int
-    environment: str
-    """Whose ranges the draws are from."""
-    net: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    """Sizes of all transformers."""
-    recurrent: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    """Sizes of all other cores."""
-    beneath: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    """What is changed of the defaults before all else."""
-    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    learner: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    preset: Literal["small", "paper"] = "small"
-    hours: float = 0.0
-    """Machine time on 2 cores, about."""
-
-
-@dataclasses.dataclass(frozen=True)
-class RunSet:
-    """Runs that belong together, at every scale there is."""
-
-    id: str
-    scales: Mapping[ScaleName, Size]
-
-
-@dataclasses.dataclass(frozen=True)
-class Experiment:
-    """A table or figure: whose runs it shows, and how."""
-
-    id: str
-    source: str
-    """Where the paper has it."""
-    about: str
-    runs: str
-    view: Literal["curves", "ranks", "sizes", "divergence", "parameters", "draws", "horizon", "rates"]
-    claim: str
-    """What the paper says that it shows."""
-    models: tuple[str, ...] = ()
-    """Labels, if not all of the runs'."""
-    measures: tuple[float, ...] = (0.25, 0.5, 1.0)
-    """Shares of the budget at which runs are ranked."""
-    pairs: tuple[tuple[str, str], ...] = ()
-    """The claim in parts that can be tested: the first model scores above the second (of `divergence`: diverges more often)."""
-    axis: str = ""
-    """What the dial of its goals is."""
-
+__all__ = ["EXPERIMENTS", "RUNS", "SCALES", "Experiment", "Goal", "RunSet", "ScaleName", "Size"]
 
 AS_MEASURED: Mapping[str, Any] = {
     "final_rate": 1.0,
@@ -88,6 +19,12 @@ AS_MEASURED: Mapping[str, Any] = {
     "learner": {"adam_epsilon": 1e-8},
 }
 """The defaults of 0.3, with which rows of some sets in results/ were made."""
+AS_MEASURED_IN_CORRIDORS: Mapping[str, Any] = {
+    **AS_MEASURED,
+    "unroll": 32,
+    "learner": {"adam_epsilon": 1e-8, "learning_rate": 3e-4},
+}
+"""Before cores without a window had unrolls that span the corridor."""
 AS_MEASURED_ON_PADS: Mapping[str, Any] = {**AS_MEASURED, "learner": {"adam_epsilon": 1e-8, "learning_rate": 1e-3}}
 DEEP = {
     "layers": 12,
@@ -324,7 +261,7 @@ RUNS: Mapping[str, RunSet] = {
                     _HORIZON,
                     5,
                     "grid",
-                    beneath=AS_MEASURED,
+                    beneath=AS_MEASURED_IN_CORRIDORS,
                     hours=0.5,
                 ),
                 "paper": Size(
@@ -335,6 +272,7 @@ RUNS: Mapping[str, RunSet] = {
                 ),
             },
         ),
+        *rivals.RUNS,
     )
 }
 
@@ -488,6 +426,7 @@ EXPERIMENTS: Mapping[str, Experiment] = {
             "A transformer solves what its memory spans; a recurrent core fades.",
             pairs=(("GTrXL (GRU), memory 64", "LSTM"), ("GTrXL (GRU), memory 64", "GTrXL (GRU), memory 16")),
         ),
+        *rivals.EXPERIMENTS,
     )
 }
 """What `gtrxl reproduce --list` shows, in the order of the paper."""

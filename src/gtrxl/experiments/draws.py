@@ -12,6 +12,7 @@ RANGES: dict[str, dict[str, tuple[float, float]]] = {
     "numpad": {"eps_mean": (5e-3, 1e-2), "eps_covariance": (5e-6, 4e-4)},
     "memory_maze": {"eps_alpha": (1e-3, 1e-1), "eps_mean": (5e-3, 1e-2), "eps_covariance": (5e-6, 4e-5)},
     "grid": {"eps_alpha": (1e-3, 1e-1)},
+    "rivals": {},
     "rates": {"eps_alpha": (1e-3, 1e-1), "learning_rate": (3e-4, 3e-2)},
     "rates_maze": {
         "eps_alpha": (1e-3, 1e-1),
@@ -21,7 +22,7 @@ RANGES: dict[str, dict[str, tuple[float, float]]] = {
     },
 }
 """Log-uniform ranges of V-MPO's settings, by environment. Ours are `grid`, where tasks of choices alone take the range of those,
-and the two with a learning rate, over two decades around the middle of what works."""
+the two with a learning rate, over two decades around the middle of what works, and `rivals`, where only seeds are drawn."""
 
 LSTM_RANGE = (1e-3, 2.5e-2)
 """eps_alpha of the LSTM on DMLab-30, which the paper draws from a narrower range."""

@@ -12,6 +12,8 @@ class Model:
     core: str
     net: dict[str, Any] = dataclasses.field(default_factory=dict)
     """Settings of `Net` that are this model's own."""
+    learner: dict[str, Any] = dataclasses.field(default_factory=dict)
+    """Settings of the learner that are this model's own: what a search found for it."""
     steps: float = 1.0
     """Frames it is given, as a multiple of the others'."""
     key: str = ""

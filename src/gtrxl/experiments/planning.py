@@ -67,10 +67,11 @@ def _config(sizes: Size, goal: Goal, model: Model, drawn: Draw) -> Config[Any]:
         configs.change(base, sizes.beneath),
         {
             **sizes.settings,
+            **goal.settings,
             "seed": drawn.seed,
             "steps": round(goal.steps * model.steps),
             "net": {**({**sizes.net, **goal.net} if looks_back(model.core) else sizes.recurrent), **model.net},
-            "learner": {**sizes.learner, **drawn.bounds},
+            "learner": {**sizes.learner, **model.learner, **drawn.bounds},
         },
     )
 

@@ -6,9 +6,13 @@ from typing import Any
 
 from gtrxl.experiments.catalogue import EXPERIMENTS, RUNS, Experiment
 from gtrxl.report.figures import Picture
+from gtrxl.report.rivals import scoreboard
 from gtrxl.report.rows import Found, Row, usable
 from gtrxl.report.verdicts import Comparison, sentence
-from gtrxl.report.views import VIEWS, Table
+from gtrxl.report.views import VIEWS as PAPERS_VIEWS
+from gtrxl.report.views import Table
+
+VIEWS = {**PAPERS_VIEWS, "rivals": scoreboard}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -76,6 +76,8 @@ def _small(learned: RunTasks, chosen: dict[str, str]) -> Config[Any]:
     records: dict[str, Any] = {"gym": GymSettings(**own.pop("gym", {})), "fleet": FleetSettings(**own.pop("fleet", {}))}
     sizes: dict[str, Any] = {"streams": Config.streams, **known.sizes, **own}
     sizes["streams"] = _fitting(sizes["streams"], learned, learner.minibatches)
+    if known.recurrent_unroll is not None and not window:
+        sizes["unroll"] = known.recurrent_unroll
     return Config(
         **chosen,
         **sizes,

@@ -27,6 +27,8 @@ class TaskDefaults:
     """Settings of V-MPO."""
     recurrent: Mapping[str, float] = dataclasses.field(default_factory=lambda: types.MappingProxyType({}))
     """Those of them that are others for cores that keep no window of steps (LSTM, GRU)."""
+    recurrent_unroll: int | None = None
+    """Steps of an unroll for such cores, where others are needed: they learn from what one spans, and have no window beyond."""
     algorithm: str = "vmpo"
     """What learns it."""
     with_ppo: Mapping[str, Any] = dataclasses.field(default_factory=lambda: types.MappingProxyType({}))

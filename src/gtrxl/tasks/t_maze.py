@@ -14,6 +14,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, UInt8
 
 from gtrxl.tasks.contract import Step, Task
 from gtrxl.tasks.controls import KEYS, Button, ChoiceControls
+from gtrxl.tasks.defaults import TaskDefaults, looking_back
 from gtrxl.tasks.drawing import canvas as c
 from gtrxl.tasks.drawing.canvas import SIDE, Canvas
 from gtrxl.tasks.errors import in_range
@@ -95,6 +96,11 @@ class TMaze(Task):
     def player(self) -> "TMazePlayer":
         """Remembers the sign."""
         return TMazePlayer(self)
+
+    def defaults(self) -> TaskDefaults:
+        """Cores without a window learn only what an unroll spans: theirs holds an episode, where that is affordable."""
+        spanning = looking_back(self.episode_steps)
+        return TaskDefaults(memory=spanning, recurrent={"learning_rate": 1e-3}, recurrent_unroll=spanning)
 
     def controls(self) -> ChoiceControls:
         """As it is drawn, the corridor leads to the right."""

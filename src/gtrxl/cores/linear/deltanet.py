@@ -58,7 +58,7 @@ class DeltaNetLayer(Convolved):
         self.out = Linear(d_model, d_model, key=out_key)
 
     def inner_state(self) -> Float[Array, "H K K"]:
-        """Zeros. It is S^T that is kept, values along the last axis: sums over keys then run along whole vectors of a CPU."""
+        """Zeros. It is S^T that is kept, values along the last axis, where a CPU has its vectors."""
         heads = self.a.shape[0]
         width = self.scale.shape[0] // heads
         return jnp.zeros((heads, width, width), jnp.float32)
@@ -80,12 +80,12 @@ class DeltaNetLayer(Convolved):
         """a S (I - b k k^T) + b v k^T, as a S + b (v - a S k) k^T."""
         state = driven.kept[:, None, None] * state
         key = driven.k[:, :, None]
-        missing = driven.v - jnp.sum(state * key, axis=1)
+        missing = driven.v - jnp.einsum("hkv,hk->hv", state, driven.k)
         return state + (driven.rate[:, None] * missing)[:, None, :] * key
 
     def read(self, state: Float[Array, "H K K"], driven: Driven) -> Float[Array, "H K"]:
         """S q."""
-        return jnp.sum(state * driven.q[:, :, None], axis=1)
+        return jnp.einsum("hkv,hk->hv", state, driven.q)
 
     def leave(self, x: Float[Array, "*n D"], read: Float[Array, "*n H K"], driven: Driven) -> Float[Array, "*n D"]:
         """Unit size, the gate, and the way out."""

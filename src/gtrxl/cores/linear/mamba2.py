@@ -6,8 +6,8 @@
 
 with u the layer's input after a norm, and the output added to the stream. B and C are shared by all heads (the paper's one
 group). At first exp(A) lies evenly between 1 and 16 and dt, evenly in its logarithm, between 0.001 and 0.1: decays of a
-step to thousands. The paper's language models have 64 to 256 numbers for each channel (N); here 16, with which acting costs
-less than an LSTM's step. Norms are over the mean square, as the paper's, where a gate comes before; the layer's first norm
+step to thousands. The paper's language models have 64 to 256 numbers for each channel (N); here 16: every step
+goes through all of them. Norms are over the mean square, as the paper's, where a gate comes before; the layer's first norm
 is a layer norm.
 """
 
@@ -78,7 +78,7 @@ class Mamba2Layer(Convolved, Decaying):
         self.size = size
 
     def inner_state(self) -> Float[Array, "H N P"]:
-        """Zeros. The channels are last: sums over what each remembers then run along whole vectors of a CPU."""
+        """Zeros. The channels are last, where a CPU has its vectors."""
         heads = self.a.shape[0]
         return jnp.zeros((heads, self.size, self.scale.shape[0] // heads), jnp.float32)
 

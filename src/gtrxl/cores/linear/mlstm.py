@@ -23,7 +23,7 @@ LARGEST = 80.0
 
 
 class MatrixState(eqx.Module):
-    """C^T and n divided by exp(m), and m. Values are last: sums over keys then run along whole vectors of a CPU."""
+    """C^T and n divided by exp(m), and m. Values are last, where a CPU has its vectors."""
 
     c: Float[Array, "*B H K K"]
     n: Float[Array, "*B H K"]
@@ -85,7 +85,7 @@ class MLSTMLayer(Layer):
 
     def read(self, state: MatrixState, driven: Driven) -> Float[Array, "H K"]:
         """C q / max(|n . q|, exp(-m))."""
-        found = jnp.sum(state.c * driven.q[:, :, None], axis=1)
+        found = jnp.einsum("hkv,hk->hv", state.c, driven.q)
         weight = jnp.abs(jnp.sum(state.n * driven.q, axis=-1))
         return found / jnp.maximum(weight, jnp.exp(jnp.minimum(-state.m, LARGEST)))[:, None]
 

@@ -4,7 +4,7 @@ Any associative operation x * y becomes one that resets: (x, s) o (y, t) = (wher
 carried into the segment is one more element in front, which resets nothing. What was before a reset is left out, not
 multiplied by zero: it might not be finite.
 
-On a CPU the loop is faster at every length that was tried (benchmarks/scans.py, docs/measurements.md): the rounds do the
+On a CPU the loop is faster at every length that was tried (benchmarks/linear.py, docs/measurements.md): the rounds do the
 same sums several times over, and their gradient more often. On devices where a step costs a launch the rounds are taken.
 """
 
