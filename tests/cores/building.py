@@ -13,6 +13,8 @@ from gtrxl import Streams, make_core
 TRANSFORMERS = ("trxl", "trxl-i", "gtrxl-input", "gtrxl-output", "gtrxl-highway", "gtrxl-sigtanh", "gtrxl-gru")
 LINEAR = ("lru", "s5", "mingru", "minlstm", "mamba2", "mlstm", "deltanet", "ffm", "agalite", "gtrxl-lru")
 NAMES = ("lstm", "gru", *TRANSFORMERS, *LINEAR, "none")
+TWINNED = ("lstm", "gru", *TRANSFORMERS, "none")
+"""Those that are in PyTorch, too."""
 HEADED = ("mamba2", "mlstm", "deltanet", "agalite")
 
 
