@@ -11,11 +11,12 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from gtrxl.cores import CORES, Streams
+from gtrxl.cores import Streams
 from gtrxl.cores.errors import CoreError
 from gtrxl.evaluation.restored import named
 from gtrxl.torch.agents.building import twin
 from gtrxl.training.building import make_agent
+from tests.cores.building import TWINNED
 from tests.marks import few
 from tests.torch.agents.kinds import KINDS, network_inputs, restored
 
@@ -71,7 +72,7 @@ def test_pixel_control_and_an_odd_picture():
 
 
 @pytest.mark.parametrize(("kind", "core"), few(
-    [("gymnasium, all parts", "gtrxl-gru"), *(("numbers", core) for core in CORES)], keep=lambda number, _: number < 2
+    [("gymnasium, all parts", "gtrxl-gru"), *(("numbers", core) for core in TWINNED)], keep=lambda number, _: number < 2
 ))  # fmt: skip
 def test_parameters_have_the_names_of_the_export_and_go_through_a_file(kind, core):
     agent = restored(kind, core).agent
