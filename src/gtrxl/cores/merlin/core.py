@@ -50,7 +50,7 @@ class MerlinState(eqx.Module):
 
     rows: Rows
     predictor: LSTMState
-    predictor_read: Float[Array, " K*W"]
+    predictor_read: Float[Array, " KW"]
     policy: LSTMState
     policy_read: Float[Array, " W"]
     age: Int[Array, ""]
@@ -198,7 +198,7 @@ class Merlin(MemoryCore):
         said = Said(prior_mean=prior_mean, prior_log=prior_log, mean=mean, log=log, z=z)
         return after, (jnp.concatenate([outside, acts, policy_read]), said)
 
-    def _posterior(self, seen: Float[Array, " M"], others: Float[Array, " I"]) -> Float[Array, " 2*Z"]:
+    def _posterior(self, seen: Float[Array, " M"], others: Float[Array, " I"]) -> Float[Array, " ZZ"]:
         first, *above = self.posterior.hidden
         x = jnp.tanh(seen + first(others))
         for layer in above:
@@ -221,7 +221,7 @@ class Merlin(MemoryCore):
         return jnp.sum(bits * (odd * jnp.uint32(0x9E3779B1)), dtype=jnp.uint32)
 
 
-def _gaussian(made: Float[Array, " 2*Z"]) -> tuple[Float[Array, " Z"], Float[Array, " Z"]]:
+def _gaussian(made: Float[Array, " ZZ"]) -> tuple[Float[Array, " Z"], Float[Array, " Z"]]:
     """Mean, and log of the standard deviation within bounds."""
     mean, log = jnp.split(made, 2)
     return mean, MOST_LOG * jnp.tanh(log / MOST_LOG)

@@ -61,7 +61,7 @@ class Layers(eqx.Module):
         zeros = jnp.zeros((len(self.cells), self.width), dtype)
         return LSTMState(hidden=zeros, cell=zeros)
 
-    def __call__(self, x: Float[Array, " I"], state: LSTMState) -> tuple[Float[Array, " L*W"], LSTMState]:
+    def __call__(self, x: Float[Array, " I"], state: LSTMState) -> tuple[Float[Array, " LW"], LSTMState]:
         """One step."""
         below, states = x, []
         for number, cell in enumerate(self.cells):
@@ -138,4 +138,4 @@ class MemoryCore(Core):
 def _not_finite(leaf: Array, spoilt: Bool[Array, ""]) -> Array:
     if not jnp.issubdtype(leaf.dtype, jnp.floating):
         return leaf
-    return replaced(leaf[None], spoilt[None], math.nan)[0] if leaf.ndim else jnp.where(spoilt, math.nan, leaf)
+    return replaced(leaf.reshape(1, -1), spoilt[None], math.nan).reshape(leaf.shape)

@@ -29,7 +29,7 @@ class RLMemState(eqx.Module):
 
     rows: Rows
     controller: LSTMState
-    read: Float[Array, " K*W"]
+    read: Float[Array, " KW"]
 
 
 class RLMem(MemoryCore):

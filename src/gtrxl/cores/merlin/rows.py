@@ -1,6 +1,6 @@
 """The external memory: rows that are found by content, written one a step. R rows, Z numbers of what is written, K keys.
 
-A row is [z, what came after z]: the retroactive half of a row is a fading sum of what was written in later rows. At step t, with
+A row, W = 2 Z wide, is [z, what came after z]: the retroactive half of a row is a fading sum of what was written in later rows. At step t, with
 w the row that is written (one-hot) and v the trace of the rows written before:
 
     M <- M + w [z, 0] + v [0, z]
@@ -23,7 +23,7 @@ EPSILON = 1e-6
 class Rows(eqx.Module):
     """What is remembered. All zeros is a memory that holds nothing."""
 
-    content: Float[Array, "R 2*Z"]
+    content: Float[Array, "R W"]
     trace: Float[Array, " R"]
     """How much of what is written next goes into each row's retroactive half."""
     usage: Float[Array, " R"]
@@ -44,7 +44,7 @@ def weights(content: Float[Array, "R W"], keys: Float[Array, "K W"], strengths: 
     return jax.nn.softmax(strengths.astype(jnp.float32)[:, None] * cosine, axis=1)
 
 
-def read(content: Float[Array, "R W"], by: Float[Array, "K R"]) -> Float[Array, " K*W"]:
+def read(content: Float[Array, "R W"], by: Float[Array, "K R"]) -> Float[Array, " KW"]:
     """What each key found, side by side."""
     return (by.astype(content.dtype) @ content).reshape(-1)
 
