@@ -203,7 +203,7 @@ def test_a_run_that_was_stopped_goes_on_with_the_same_bits(tmp_path):
     def kill(row):
         assert row["updates"] < 10
 
-    with pytest.raises(RunError, match="the callback .*kill failed"):
+    with pytest.raises(RunError, match=r"the callback .*kill failed"):
         gtrxl.train(run=tmp_path / "killed", callback=kill, **settings)
     resumed = gtrxl.resume(tmp_path / "killed", quiet=True, board=False)
     assert [rows.without_clock(row) for row in resumed.rows] == [rows.without_clock(row) for row in whole.rows]

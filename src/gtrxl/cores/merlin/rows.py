@@ -1,7 +1,7 @@
 """The external memory: rows that are found by content, written one a step. R rows, Z numbers of what is written, K keys.
 
-A row, W = 2 Z wide, is [z, what came after z]: the retroactive half of a row is a fading sum of what was written in later rows. At step t, with
-w the row that is written (one-hot) and v the trace of the rows written before:
+A row, W = 2 Z wide, is [z, what came after z]: its retroactive half is a fading sum of what was written in later rows. At step t,
+with w the row that is written (one-hot) and v the trace of the rows written before:
 
     M <- M + w [z, 0] + v [0, z]
     v <- gamma v + (1 - gamma) w
