@@ -40,7 +40,7 @@ def small_sizes(name, *, memory=4):
     """Sizes that every name takes."""
     sizes = {"input_size": 5, "d_model": 8, "layers": 2}
     if name in WITH_ROWS:
-        return {**sizes, "memory": memory, "latent": 3}
+        return {**sizes, "memory": memory, "latent": 3, **({"mlp": 8} if name == "merlin" else {})}
     return {**sizes, "heads": 2, "memory": memory} if name in TRANSFORMERS else sizes
 
 

@@ -88,12 +88,16 @@ def mlp(net, x):
 
 def merlin(core, xs, resets, noise):
     """Outputs, what is said (prior's mean and log, posterior's mean and log, z), and the rows at the end."""
+
+    def fresh():
+        reads = np.zeros(2 * core.latent * core.predictor_keys.number), np.zeros(2 * core.latent)
+        return Memory(core.size, core.latent, core.gamma), LSTM(core.predictor), LSTM(core.policy), *reads
+
     ys, said = [], []
+    memory, predictor, policy, m, m_policy = fresh()
     for x, reset, drawn in zip(of(xs), resets, of(noise), strict=True):
-        if reset or not ys:
-            memory = Memory(core.size, core.latent, core.gamma)
-            predictor, policy = LSTM(core.predictor), LSTM(core.policy)
-            m, m_policy = np.zeros(2 * core.latent * core.predictor_keys.number), np.zeros(2 * core.latent)
+        if reset:
+            memory, predictor, policy, m, m_policy = fresh()
         h = predictor.output
         expected = mlp(core.prior, np.concatenate([h, m]))
         prior = gaussian(expected)
@@ -114,11 +118,16 @@ def merlin(core, xs, resets, noise):
 
 
 def rl_mem(core, xs, resets):
+
+    def fresh():
+        read = np.zeros(2 * core.latent * core.keys.number)
+        return Memory(core.size, core.latent, core.gamma), LSTM(core.controller), read
+
     ys = []
+    memory, lstm, m = fresh()
     for x, reset in zip(of(xs), resets, strict=True):
-        if reset or not ys:
-            memory, lstm = Memory(core.size, core.latent, core.gamma), LSTM(core.controller)
-            m = np.zeros(2 * core.latent * core.keys.number)
+        if reset:
+            memory, lstm, m = fresh()
         z = linear(core.embed, x)
         h = lstm(np.concatenate([z, m]))
         m, by = memory.read(*keys_of(core.keys, h))

@@ -17,7 +17,7 @@ STEPS = 11
 
 
 def build(name, **changes):
-    return random_core(name, **{**SIZES, **changes})
+    return random_core(name, **{**SIZES, **({"mlp": 8} if name == "merlin" else {}), **changes})
 
 
 def test_rows_are_read_written_and_given_up_as_by_hand():
