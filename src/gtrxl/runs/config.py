@@ -52,7 +52,7 @@ class Net:
     mlp: int = 64
     """Hidden width of each layer's MLP."""
     memory: int = 64
-    """Steps a transformer looks back, besides its own."""
+    """Steps a transformer looks back, besides its own; rows of merlin's memory."""
     gate_bias: float | Literal["depth"] | None = None
     """b_g; the paper's is 2 for GRU gates, 1 for others; `depth` grows with the layers, so that as much of the stream passes the
     whole stack as passes four layers at the paper's."""

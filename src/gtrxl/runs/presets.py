@@ -114,7 +114,7 @@ PRESETS: dict[str, Callable[[RunTasks, dict[str, str]], Config[Any]]] = {"small"
 
 
 def looks_back(core: str) -> bool:
-    """Whether a core keeps a window of steps: then it has the transformers' sizes, else the recurrent networks'."""
+    """Whether a core keeps steps one by one (a window, rows): then it has the transformers' sizes, else the recurrent ones'."""
     return "memory" in core_arguments(core)
 
 
