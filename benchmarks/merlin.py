@@ -21,6 +21,7 @@ import numpy as np
 import tyro
 from matplotlib import rc_context
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 import gtrxl
 from gtrxl.cli.tables import print_table, table
@@ -135,10 +136,11 @@ def draw(data: dict[str, Any], file: pathlib.Path) -> None:
                 panel.plot(frames, np.mean(np.asarray(curves, float), axis=0), color=colour, linewidth=2, label=label)
         panels[0].axhline(0.25, color="#999999", linestyle=":", linewidth=1)
         panels[0].set_ylim(0, 1.02)
-        panels[0].legend(frameon=False, loc="upper left")
+        panels[0].legend(frameon=False, loc="center right", bbox_to_anchor=(1.0, 0.62))
         for panel, title in zip(panels, ("share of right answers", *PARTS.values()), strict=True):
             panel.set_title(title, loc="left", fontsize=9)
             panel.set_xlabel("frames")
+            panel.xaxis.set_major_locator(MaxNLocator(4))
             panel.xaxis.set_major_formatter(lambda value, _: f"{value / 1e6:g} M")
         panels[1].set_yscale("log")
         figure.savefig(file, dpi=130)
