@@ -13,6 +13,8 @@ from gtrxl import Streams, make_core
 TRANSFORMERS = ("trxl", "trxl-i", "gtrxl-input", "gtrxl-output", "gtrxl-highway", "gtrxl-sigtanh", "gtrxl-gru")
 WITH_ROWS = ("merlin", "rl-mem")
 NAMES = ("lstm", "gru", *TRANSFORMERS, *WITH_ROWS, "none")
+TWINNED = tuple(name for name in NAMES if name not in WITH_ROWS)
+"""Those that have a form in PyTorch."""
 
 
 @functools.cache
