@@ -11,7 +11,10 @@ import numpy as np
 from gtrxl import Streams, make_core
 
 TRANSFORMERS = ("trxl", "trxl-i", "gtrxl-input", "gtrxl-output", "gtrxl-highway", "gtrxl-sigtanh", "gtrxl-gru")
-NAMES = ("lstm", "gru", *TRANSFORMERS, "none")
+WITH_ROWS = ("merlin", "rl-mem")
+NAMES = ("lstm", "gru", *TRANSFORMERS, *WITH_ROWS, "none")
+TWINNED = tuple(name for name in NAMES if name not in WITH_ROWS)
+"""Those that have a form in PyTorch."""
 
 
 @functools.cache
@@ -38,6 +41,8 @@ def initial_core(name, *, seed=0, **sizes) -> Any:
 def small_sizes(name, *, memory=4):
     """Sizes that every name takes."""
     sizes = {"input_size": 5, "d_model": 8, "layers": 2}
+    if name in WITH_ROWS:
+        return {**sizes, "memory": memory, "latent": 3, **({"mlp": 8} if name == "merlin" else {})}
     return {**sizes, "heads": 2, "memory": memory} if name in TRANSFORMERS else sizes
 
 

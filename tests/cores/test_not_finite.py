@@ -16,7 +16,7 @@ from gtrxl.cores import kernels
 from gtrxl.cores.kernels.acting import NativeMemory
 from gtrxl.testing import ContractViolation, check_core
 from tests.cores.average import Average
-from tests.cores.building import NAMES, TRANSFORMERS, normal, random_core, small_sizes
+from tests.cores.building import NAMES, TRANSFORMERS, WITH_ROWS, normal, random_core, small_sizes
 from tests.marks import few
 
 STREAMS, STEPS, RESET = 2, 11, 6
@@ -154,14 +154,14 @@ def test_a_weight_that_is_not_finite_shows_in_the_library_where_it_shows_in_xla(
 
 def spoilt_by_input(name, step):
     """Which steps of an unroll depend on the input of one, with a reset at RESET."""
-    reach = {"none": 0, "lstm": STEPS, "gru": STEPS}.get(name, LAYERS * MEMORY)
+    reach = {"none": 0, **dict.fromkeys(("lstm", "gru", *WITH_ROWS), STEPS)}.get(name, LAYERS * MEMORY)
     end = min(step + reach + 1, RESET if step < RESET else STEPS)
     return (np.arange(STEPS) >= step) & (np.arange(STEPS) < end)
 
 
 def spoilt_by_state(name, layer, back):
     """Which steps depend on what a layer remembers of so many steps back. A recurrent layer remembers one, and never forgets."""
-    if name in ("lstm", "gru"):
+    if name in ("lstm", "gru", *WITH_ROWS):
         return np.arange(STEPS) < RESET
     return np.arange(STEPS) < min(RESET, MEMORY - back + 1 + (LAYERS - 1 - layer) * MEMORY)
 
@@ -176,7 +176,7 @@ def bad_inputs(name, xs, state):
             continue
         for layer in range(LAYERS):
             for back, value in ((1, np.nan), (MEMORY, np.inf)):
-                place = (0, layer, 3) if leaf.ndim == 3 else (0, layer, MEMORY - back, 3)
+                place = {2: (0, layer), 3: (0, layer, 3), 4: (0, layer, MEMORY - back, 3)}[leaf.ndim]
                 bad = jax.tree.unflatten(shape, [*leaves[:number], with_one(leaf, place, value), *leaves[number + 1 :]])
                 yield xs, bad, spoilt_by_state(name, layer, back)
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import gtrxl
 import gtrxl.torch
 from gtrxl.torch.cores.attention import block_count
-from tests.cores.building import NAMES
+from tests.cores.building import TWINNED
 from tests.marks import few
 from tests.torch.building import (
     assert_close,
@@ -24,7 +24,7 @@ from tests.torch.building import (
     torch_gradients,
 )
 
-SOME = pytest.mark.parametrize("name", few(NAMES, keep=lambda _, name: name in ("gtrxl-gru", "trxl", "lstm")))
+SOME = pytest.mark.parametrize("name", few(TWINNED, keep=lambda _, name: name in ("gtrxl-gru", "trxl", "lstm")))
 STREAMS, BEFORE, STEPS = 3, 3, 9
 """Fewer steps before than slots, so that the memory is partly filled; more steps than slots."""
 

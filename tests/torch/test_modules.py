@@ -13,11 +13,11 @@ from torch.utils import _pytree as pytree
 
 import gtrxl
 import gtrxl.torch
-from tests.cores.building import NAMES, TRANSFORMERS, small_sizes
+from tests.cores.building import TRANSFORMERS, TWINNED, small_sizes
 from tests.marks import few
 from tests.torch.building import named, pair, steps
 
-SOME = pytest.mark.parametrize("name", few(NAMES, keep=lambda _, name: name in ("gtrxl-gru", "trxl", "lstm", "none")))
+SOME = pytest.mark.parametrize("name", few(TWINNED, keep=lambda _, name: name in ("gtrxl-gru", "trxl", "lstm", "none")))
 SOME_TRANSFORMERS = pytest.mark.parametrize("name", few(TRANSFORMERS, keep=lambda _, name: name == "gtrxl-gru"))
 XS, RESETS = torch.randn(2, 30, 5), torch.rand(2, 30) < 0.1
 
@@ -150,6 +150,7 @@ def test_bad_input_is_told_in_one_line(name):
 def test_names_and_arguments_are_those_of_make_core():
     for name, arguments, said in (
         ("gtrxl-gr", {}, "there is no core 'gtrxl-gr'.*gtrxl-gru"),
+        ("merlin", {}, "merlin has no form in PyTorch; those that have one are lstm, gru, .*none"),
         ("gtrxl-gru", {"gate": "gru"}, "gate is what the name 'gtrxl-gru' fixes"),
         ("lstm", {"heads": 2}, "lstm takes no 'heads'; it takes d_model, layers, skip, dtype"),
         ("trxl", {"heads": 3}, "heads must divide d_model"),

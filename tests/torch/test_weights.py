@@ -18,11 +18,11 @@ from safetensors.torch import save_file as save_torch_file
 
 import gtrxl
 import gtrxl.torch
-from tests.cores.building import NAMES, initial_core, random_core, small_sizes
+from tests.cores.building import TWINNED, initial_core, random_core, small_sizes
 from tests.torch.building import named, pair
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", TWINNED)
 def test_parameters_have_the_names_and_shapes_of_the_export(name):
     core, twin = pair(name)
     exported = {f"core.{field}": np.asarray(array) for field, array in named(core).items()}
@@ -95,7 +95,7 @@ def test_what_has_no_twin_is_refused():
         gtrxl.torch.state_to_jax(twin.prepare(twin.initial_state(2)))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", TWINNED)
 def test_a_module_can_be_copied_pickled_and_saved(name):
     _, twin = pair(name)
     xs, resets = torch.randn(2, 5, 5), torch.zeros(2, 5, dtype=torch.bool)

@@ -30,6 +30,9 @@ def make_core(core: str, *, input_size: int, device: Any = None, **arguments: An
         near = names.meant(core, jax_cores.CORES)
         raise CoreError(f"there is no core {core!r}{near}{' ' if near else '; '}the cores are {', '.join(jax_cores.CORES)}")
     entry = jax_cores.CORES[core]
+    if entry.kind not in TWINS:
+        there = ", ".join(name for name, other in jax_cores.CORES.items() if other.kind in TWINS)
+        raise CoreError(f"{core} has no form in PyTorch; those that have one are {there}")
     kind = TWINS[entry.kind]
     _, *others = inspect.signature(kind).parameters
     known = [name for name in others if name != "device" and name not in entry.fixed]
