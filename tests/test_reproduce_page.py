@@ -51,5 +51,5 @@ def test_the_parameter_table_is_the_one_printed(capsys):
     printed = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines() if line.strip()]
     (table,) = re.findall(r"```\n(model .*?)```", PAGE, re.DOTALL)
     shown = [" ".join(line.split()) for line in table.splitlines()]
-    assert len(shown) == 10
+    assert len(shown) == 11
     assert shown == printed[: len(shown)]

@@ -49,10 +49,16 @@ def cache_folder() -> Path:
 def processor() -> str:
     """The processor and what it can do: code that was compiled for one may not run on another."""
     try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
     except OSError:
         return platform.processor()
     return "\n".join(sorted({line for line in lines if line.startswith(("model name", "flags", "Features", "CPU part"))}))
+
+
+def features() -> frozenset[str]:
+    """What the processor can do, in the system's words; empty where the system does not say."""
+    lines = (line.partition(":") for line in processor().splitlines())
+    return frozenset(word for name, _, words in lines if name.strip() in ("flags", "Features") for word in words.split())
 
 
 def kind() -> str:

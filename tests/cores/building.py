@@ -12,10 +12,11 @@ from gtrxl import Streams, make_core
 
 TRANSFORMERS = ("trxl", "trxl-i", "gtrxl-input", "gtrxl-output", "gtrxl-highway", "gtrxl-sigtanh", "gtrxl-gru")
 LINEAR = ("lru", "s5", "mingru", "minlstm", "mamba2", "mlstm", "deltanet", "ffm", "agalite", "gtrxl-lru")
-NAMES = ("lstm", "gru", *TRANSFORMERS, *LINEAR, "none")
-TWINNED = ("lstm", "gru", *TRANSFORMERS, "none")
-"""Those that are in PyTorch, too."""
 HEADED = ("mamba2", "mlstm", "deltanet", "agalite")
+WITH_ROWS = ("merlin", "rl-mem")
+NAMES = ("lstm", "gru", *TRANSFORMERS, *WITH_ROWS, *LINEAR, "none")
+TWINNED = tuple(name for name in NAMES if name not in (*WITH_ROWS, *LINEAR))
+"""Those that have a form in PyTorch."""
 
 
 @functools.cache
@@ -42,6 +43,8 @@ def initial_core(name, *, seed=0, **sizes) -> Any:
 def small_sizes(name, *, memory=4):
     """Sizes that every name takes."""
     sizes = {"input_size": 5, "d_model": 8, "layers": 2}
+    if name in WITH_ROWS:
+        return {**sizes, "memory": memory, "latent": 3, **({"mlp": 8} if name == "merlin" else {})}
     if name in TRANSFORMERS:
         return {**sizes, "heads": 2, "memory": memory}
     return {**sizes, "heads": 2} if name in HEADED else sizes

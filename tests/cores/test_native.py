@@ -262,7 +262,7 @@ def test_switched_off():
 
 def test_a_switch_that_is_neither():
     done = run(ASK, GTRXL_NATIVE="yes")
-    assert "GTRXL_NATIVE must be 0 (never), 1 (or fail) or auto (if a compiler is found), got 'yes'" in done.stderr
+    assert "GTRXL_NATIVE must be 0 (never), 1 (or fail) or auto (if it can be had), got 'yes'" in done.stderr
 
 
 def test_no_compiler_is_no_error_unless_asked_for(tmp_path):

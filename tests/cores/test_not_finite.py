@@ -3,10 +3,6 @@
 T steps, B streams, L layers, M memory slots. What a step depends on is said here once more, by counting.
 """
 
-import os
-import platform
-import subprocess
-import sys
 from typing import Any
 
 import equinox as eqx
@@ -180,10 +176,10 @@ def bad_inputs(name, xs, state):
             continue
         for layer in range(LAYERS):
             for back, value in ((1, np.nan), (MEMORY, np.inf)):
-                place = (0, layer, 3) if leaf.ndim == 3 else (0, layer, MEMORY - back, 3)
-                place = (
-                    (0, *(size - 1 for size in leaf.shape[1:])) if name in LINEAR else place
-                )  # layers are apart in their states
+                if name in LINEAR:  # layers are apart in their states
+                    place = (0, *(size - 1 for size in leaf.shape[1:]))
+                else:
+                    place = {2: (0, layer), 3: (0, layer, 3), 4: (0, layer, MEMORY - back, 3)}[leaf.ndim]
                 bad = jax.tree.unflatten(shape, [*leaves[:number], with_one(leaf, place, value), *leaves[number + 1 :]])
                 yield xs, bad, spoilt_by_state(name, layer, back)
 
@@ -261,29 +257,3 @@ def test_check_core_tries_what_is_not_finite():
     with pytest.raises(ContractViolation, match="put what is not finite into the inputs and the state before a reset") as caught:
         check_core(Multiplies(jnp.asarray(0.8), 3))
     assert caught.value.broken == ("nothing leaks past a reset",)
-
-
-PROGRAM = """
-import sys, pytest
-
-class OlderProcessor:
-    def pytest_collection(self):
-        from gtrxl.cores.kernels import library
-        library.FLAGS = tuple(flag if flag != "-march=native" else "-march={march}" for flag in library.FLAGS)
-
-words = ["-n", "0", "-q", "-k", "library and not older", {file!r}, "-m", "slow or not slow"]
-sys.exit(pytest.main(words, plugins=[OlderProcessor()]))
-"""
-
-
-@pytest.mark.slow
-@needs_library
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="another kind of processor")
-@pytest.mark.parametrize("march", ["x86-64", "x86-64-v3"])
-def test_the_library_of_older_processors(march, tmp_path):
-    """This file once more, with narrower vectors."""
-    given = {**os.environ, "GTRXL_CACHE": str(tmp_path), "GTRXL_NATIVE": "1"}
-    command = [sys.executable, "-c", PROGRAM.format(march=march, file=__file__)]
-    done = subprocess.run(command, env=given, capture_output=True, text=True, timeout=1200, check=False)
-    assert done.returncode == 0, done.stdout
-    assert list(tmp_path.glob("native-*.so"))

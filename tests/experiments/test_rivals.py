@@ -9,8 +9,8 @@ from gtrxl.experiments.rivals import MODELS, SEARCHED
 from gtrxl.experiments.running import _sizes
 from gtrxl.report.rivals import scoreboard
 
-OURS = {"trxl", "gtrxl-input", "gtrxl-output", "gtrxl-highway", "gtrxl-sigtanh"}
-"""Compared with each other in the paper's ablation."""
+OURS = {"trxl", "gtrxl-input", "gtrxl-output", "gtrxl-highway", "gtrxl-sigtanh", "merlin", "rl-mem"}
+"""Compared elsewhere: in the paper's ablation, and MERLIN with its control."""
 
 
 def test_every_memory_takes_part():

@@ -38,6 +38,9 @@ def test_the_defaults_build(preset):
     for task, core in [(task, "none") for task in TASKS] + [("grid-numpad", core) for core in CORES]:
         config = defaults(task=task, core=core, preset=preset)
         agent = eqx.filter_eval_shape(lambda c=config: make_agent(c, make_task(c.task), jax.random.key(0)))
+        if core in ("merlin", "rl-mem"):
+            assert agent.core.size == config.net.memory
+            continue
         side_by_side = config.net.layers if config.net.skip and core in ("lstm", "gru") else 1
         assert agent.core.output_size == config.net.width * side_by_side
 

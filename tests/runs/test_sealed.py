@@ -74,7 +74,7 @@ def test_a_disk_that_takes_no_more_leaves_the_file_as_it_was(tmp_path, monkeypat
     file = tmp_path / "a.json"
     sealed.write(file, DATA)
 
-    def full(self, text):
+    def full(self, text, encoding):
         self.open("w").close()
         raise OSError(28, "No space left on device")
 

@@ -150,7 +150,8 @@ def test_bad_input_is_told_in_one_line(name):
 def test_names_and_arguments_are_those_of_make_core():
     for name, arguments, said in (
         ("gtrxl-gr", {}, "there is no core 'gtrxl-gr'.*gtrxl-gru"),
-        ("lru", {}, "got 'lru', which is in JAX alone"),
+        ("merlin", {}, "merlin has no form in PyTorch; those that have one are lstm, gru, .*none"),
+        ("lru", {}, "lru has no form in PyTorch"),
         ("gtrxl-gru", {"gate": "gru"}, "gate is what the name 'gtrxl-gru' fixes"),
         ("lstm", {"heads": 2}, "lstm takes no 'heads'; it takes d_model, layers, skip, dtype"),
         ("trxl", {"heads": 3}, "heads must divide d_model"),

@@ -134,7 +134,7 @@ def test_weights_move_by_adam_s_first_step():
 
 def test_a_rate_that_falls_is_a_share_of_what_the_optimiser_does():
     """At the beginning all of it, half way half of what is lost, after the last update what is left; the same gradient."""
-    falling = dataclasses.replace(UPDATE, final_rate=0.2, last=100, popart_step=0.0)
+    falling = dataclasses.replace(UPDATE, final_rate=0.2, last=100.0, popart_step=0.0)
     before = UPDATE.start(random_agent(ENDS, CORE, seed=1))
     step = eqx.filter_jit(lambda updates: falling(before, a_batch(), jax.random.key(0), updates=updates))
     whole = jax.device_get(step(jnp.int32(0)))[1]

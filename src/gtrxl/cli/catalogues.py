@@ -46,7 +46,7 @@ class Tasks:
 
 @dataclasses.dataclass(frozen=True)
 class Params:
-    """Print the paper's parameter table beside ours: the nine DMLab-30 agents, counted part by part."""
+    """Print the paper's parameter table beside ours: the nine DMLab-30 agents and MERLIN, counted part by part."""
 
     parts: bool = False
     """Also show what each part has: vision, language, core, policy, value, pixel control."""
@@ -64,7 +64,7 @@ class Params:
                 {
                     **dataclasses.asdict(count.paper),
                     "total": count.total,
-                    "difference_percent": round(count.difference, 3),
+                    "difference_percent": None if count.difference is None else round(count.difference, 3),
                     "parts": count.parts,
                 }
                 for count in counts
@@ -77,9 +77,9 @@ class Params:
             shown = PARTS if self.parts else ("core",)
             made.add_row(
                 count.paper.label,
-                f"{count.paper.millions:g} M",
+                "-" if count.paper.millions is None else f"{count.paper.millions:g} M",
                 f"{count.total / 1e6:.3f} M",
-                f"{count.difference:+.2f} %",
+                "-" if count.difference is None else f"{count.difference:+.2f} %",
                 *(f"{count.parts[part] / 1e6:.3f} M" for part in shown),
             )
         print_table(made)

@@ -49,11 +49,11 @@ class Demo:
         with _Progress(total=len(seeds) * len(self.cores) * self.updates, quiet=self.json) as progress:
             results = {"command": self.command, "version": gtrxl.__version__, **delayed_recall.run(settings, progress.recall)}
         rows = self.out / "recall.json"
-        rows.write_text(recall_picture.as_json(results))
+        rows.write_text(recall_picture.as_json(results), "utf-8")
         figures = [self.out / "recall.png", self.out / "recall.svg"]
         recall_picture.draw(results, files=figures)
         if self.json:
-            print(rows.read_text(), end="")
+            print(rows.read_text("utf-8"), end="")
             return
         print_table(recall_picture.table(results))
         print(f"\n{recall_picture.summary(results)}\nchance is {100 * results['chance']:.1f} %")

@@ -22,6 +22,7 @@ from gtrxl.cores.linear.minlstm import MinLSTM
 from gtrxl.cores.linear.mlstm import MLSTM
 from gtrxl.cores.linear.s5 import S5
 from gtrxl.cores.markov import Markov
+from gtrxl.cores.merlin import Merlin, RLMem
 from gtrxl.cores.recurrent import GRU, LSTM
 from gtrxl.cores.transformer import Transformer
 
@@ -46,6 +47,8 @@ CORES: dict[str, CoreEntry] = {
         for name, gate in GATES.items()
         if gate.closes
     },
+    "merlin": CoreEntry(Merlin, {}, "MERLIN: a memory written by what predicts, read by what acts"),
+    "rl-mem": CoreEntry(RLMem, {}, "MERLIN's control: the same memory, written as reward teaches"),
     "lru": CoreEntry(LRU, {}, "linear recurrent unit: a complex diagonal recurrence"),
     "s5": CoreEntry(S5, {}, "simplified state space layer, begun from HiPPO"),
     "mingru": CoreEntry(MinGRU, {}, "minimal GRU: gates that see the input alone"),
@@ -71,6 +74,13 @@ PAPER_CORES: dict[str, tuple[str, dict[str, Any]]] = {
     "gtrxl-thin": ("gtrxl-gru", _THIN),
 }
 """Name -> the core and the sizes of the paper's DMLab-30 models (Thin GTrXL has half the heads, and so half the width)."""
+
+_MERLIN = {"d_model": 256, "layers": 2, "memory": 1350, "latent": 200, "reads": 3}
+RIVAL_CORES: dict[str, tuple[str, dict[str, Any]]] = {
+    "merlin": ("merlin", {**_MERLIN, "mlp": 400}),
+    "rl-mem": ("rl-mem", _MERLIN),
+}
+"""The same of cores that the paper quotes, at the sizes of those who published them."""
 
 
 def find_core(core: Any) -> CoreEntry:
@@ -116,8 +126,9 @@ def make_core(core: Any, *, input_size: int, key: PRNGKeyArray, **arguments: Any
     """A core by name, by the place of its class (`package.module:Class`), or from a class or factory itself.
 
     It is made by `core(input_size, key=key, **arguments)`. Transformers take `d_model, layers, heads, head_dim, mlp, memory,
-    gate_bias, init_variance, dtype`; `lstm` and `gru` take `d_model` (their width), `layers, skip, dtype`; `none` takes
-    `d_model, layers, dtype`; the linear ones take these and sizes of their own (`core_arguments`, docs/your-core.md).
+    gate_bias, init_variance, dtype`; `lstm` and `gru` take `d_model` (their width), `layers, skip, dtype`; `merlin` takes
+    `d_model, layers, mlp, memory, latent, reads, noise, gamma, spread, dtype`, `rl-mem` those without `mlp`, `noise` and
+    `spread`; `none` takes `d_model, layers, dtype`; the linear ones take these and sizes of their own (`core_arguments`).
 
     >>> core = make_core("gtrxl-gru", input_size=16, d_model=64, layers=2, heads=4, memory=32, key=jax.random.key(0))
     >>> core.output_size
@@ -153,11 +164,12 @@ def make_core(core: Any, *, input_size: int, key: PRNGKeyArray, **arguments: Any
 def paper_core(name: str, *, input_size: int = PAPER_INPUT_SIZE, key: PRNGKeyArray | None = None, **changes: Any) -> Core:
     """A core at the paper's sizes, for DMLab-30's input unless `input_size` says otherwise; `changes` replace sizes.
 
-    Names are those of `make_core` that the paper has, and `gtrxl-thin`.
+    Names are those of `make_core` that the paper has, `gtrxl-thin`, and those of `RIVAL_CORES`.
     """
-    if name not in PAPER_CORES:
-        raise CoreError(f"the paper has no core {name!r}; it has {', '.join(PAPER_CORES)}")
-    base, sizes = PAPER_CORES[name]
+    known = PAPER_CORES | RIVAL_CORES
+    if name not in known:
+        raise CoreError(f"the paper has no core {name!r}; it has {', '.join(known)}")
+    base, sizes = known[name]
     key = jax.random.key(0) if key is None else key
     return make_core(base, input_size=input_size, key=key, **{**sizes, **changes})
 

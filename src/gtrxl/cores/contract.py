@@ -1,4 +1,4 @@
-"""What every core promises: the same five calls, written for one stream.
+"""What every core promises: the same five calls, written for one stream; and what it may promise.
 
 T steps, D_in input width, D_out output width.
 
@@ -18,11 +18,21 @@ T steps, D_in input width, D_out output width.
 Many streams: `jax.vmap`, or `gtrxl.Streams`, which is the same and shares what the streams have in common.
 `gtrxl.testing.check_core` runs these promises on any core.
 
+A core may have a loss of its own: what it predicts. B streams, T steps; an update adds the loss to any learner's.
+
+    core = core.observing(observed, key=key)                 told once what the agent sees and does: to make its decoders
+    ys, states, said = core.predict(xs, states, resets)      `unroll` of B streams, and what the core says of every step
+    losses = core.prediction_losses(said, happened)          by name, [B, T] each: of every step, what it said being wrong
+
+Acting never asks for it. Such a core may keep the outputs' gradient from its inputs; then what it says must carry it.
+
 A core need not build on `Core`: an object with `initial_state`, `step` and `unroll` is one. What else a core may have (`prepare`
-and `plain`, the calls for many streams at once, `openness`, `history`) `Core` gives to all, and `offered` finds for any.
+and `plain`, the calls for many streams at once, `openness`, `history`, predictions) `Core` gives to all, and `offered` finds for
+any.
 """
 
 import abc
+import dataclasses
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -30,7 +40,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt8
 
 from gtrxl.cores.errors import CoreError
 from gtrxl.cores.inputs import check_state, check_step, check_unroll
@@ -42,6 +52,38 @@ CALLS = ("initial_state", "step", "unroll")
 """What an object must have to be a core."""
 
 DTYPES = {name: jnp.dtype(name) for name in ("float32", "bfloat16")}
+
+
+@dataclasses.dataclass(frozen=True)
+class Observed:
+    """What an agent sees and does at every step, as sizes: what a core may predict. Texts are not among it."""
+
+    vector: int = 0
+    """Numbers, measured ones at a common size."""
+    images: tuple[tuple[str, tuple[int, int, int]], ...] = ()
+    """Pictures by name: height, width, colours."""
+    choices: tuple[int, ...] = ()
+    """Of an action: how many values each of its choices has."""
+    numbers: int = 0
+    """Of an action: how many numbers it has."""
+
+
+class Happened(eqx.Module):
+    """The same as arrays, of T steps of B streams, with what came of it: what predictions are held against.
+
+    O, K, A are the sizes of `Observed`. A step that is not `valid` counts in no loss, whatever is said of it.
+    """
+
+    vector: Float[Array, "B T O"]
+    images: dict[str, UInt8[Array, "B T _ _ _"]]
+    choices: Int[Array, "B T K"]
+    numbers: Float[Array, "B T A"]
+    """Choices and numbers are of the action that follows the observation, as are the reward and the return."""
+    reward: Float[Array, "B T"]
+    returns: Float[Array, "B T"]
+    """What the learner trains the value towards, at the value's own size (PopArt's)."""
+    reset: Bool[Array, "B T"]
+    valid: Bool[Array, "B T"]
 
 
 class Core(eqx.Module):
@@ -120,6 +162,24 @@ class Core(eqx.Module):
     def history(self, episode_steps: int) -> int:
         """How many of an episode's last steps make its state anew, exactly: of a core that may remember all, every one."""
         return episode_steps
+
+    # What a core predicts, and its loss.
+
+    def observing(self, observed: Observed, *, key: PRNGKeyArray) -> "Core":
+        """The same core, with what it needs to predict these (its decoders); asked once, when an agent is made."""
+        del observed, key
+        return self
+
+    def predict(
+        self, xs: Float[Array, "B T D_in"], states: State, resets: Bool[Array, "B T"]
+    ) -> tuple[Float[Array, "B T D_out"], State, Any]:
+        """`unroll_streams`, and what the core says of every step: arrays with [B, T] in front, or None if it predicts nothing."""
+        return *offered(self, "unroll_streams")(xs, states, resets), None
+
+    def prediction_losses(self, said: Any, happened: Happened) -> dict[str, Float[Array, "B T"]]:
+        """How wrong each step was, by what was predicted; their sum is what an update adds to the learner's loss."""
+        del said, happened
+        return {}
 
 
 def offered(core: Any, name: str) -> Callable[..., Any]:

@@ -225,8 +225,8 @@ def bias_by_depth(gate: type[Gate], layers: int) -> float | None:
     layers it is 0.05, at 52 two millionths. Here the share of the whole stack is that of 4 layers:
     sigmoid(b)^(2 L) = sigmoid(b_g)^8.
 
-    >>> [round(bias_by_depth(GRUGate, layers), 2) for layers in (2, 4, 12, 52)]
-    [2.0, 2.0, 3.14, 4.62]
+        >>> [round(bias_by_depth(GRUGate, layers), 2) for layers in (2, 4, 12, 52)]
+        [2.0, 2.0, 3.14, 4.62]
     """
     if gate.first_bias is None:
         return None

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from gtrxl.cores.contract import State, offered
+from gtrxl.cores.contract import Core, State, offered
 from gtrxl.cores.errors import CoreError, at_least
 from gtrxl.cores.inputs import check_state, check_step, check_unroll
 
@@ -58,6 +58,14 @@ class Streams(eqx.Module):
         check_unroll(self.core, xs, resets, streams=self.size)
         return offered(self.core, "unroll_streams")(xs, self.plain(state), resets)
 
+    def predict(
+        self, xs: Float[Array, "B T D_in"], state: State, *, resets: Bool[Array, "B T"]
+    ) -> tuple[Float[Array, "B T D_out"], State, Any]:
+        """`unroll`, and what the core says of every step; None of a core that predicts nothing (`Core.predict`)."""
+        xs, resets = jnp.asarray(xs), jnp.asarray(resets)
+        check_unroll(self.core, xs, resets, streams=self.size)
+        return offered(self.core, "predict")(xs, self.plain(state), resets)
+
     def prepare(self, state: State) -> State:
         """The states with what these weights allow to be computed once, shared where it is the same for all streams."""
         return offered(self.core, "prepare_streams")(self._checked(state), size=self.size)
@@ -93,6 +101,12 @@ def output_size(core: Any, input_size: int | None = None) -> int:
 def openness(core: Any, xs: Float[Array, "B T D_in"], states: State, resets: Bool[Array, "B T"]) -> Float[Array, "L 2"] | None:
     """How far the gates of any core stand open on these steps (`Core.openness`); None for cores without gates."""
     return offered(core, "openness")(xs, states, resets)
+
+
+def predicts(core: Any) -> bool:
+    """Whether a core says something of its steps besides its outputs, and has a loss for it."""
+    own = getattr(type(core), "predict", None)
+    return own is not None and own is not Core.predict
 
 
 def history(core: Any, episode_steps: int) -> int:

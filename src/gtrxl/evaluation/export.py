@@ -48,7 +48,7 @@ def export(
         card = {**_card(restored, _late_return(Path(run), source)), **write(restored, part)}
         card["config"] = card.pop("config")  # last: it is long
         part.replace(path)
-        part.write_text(json.dumps(card, indent=2) + "\n")
+        part.write_text(json.dumps(card, indent=2) + "\n", "utf-8")
         part.replace(told)
     except (OSError, SafetensorError) as error:
         raise RunError(f"cannot export to {path}: {first_line(error)}; choose another file with --to") from error

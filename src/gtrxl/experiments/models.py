@@ -38,6 +38,9 @@ OUTPUT = Model("GTrXL (Output)", "gtrxl-output")
 HIGHWAY = Model("GTrXL (Highway)", "gtrxl-highway")
 SIGTANH = Model("GTrXL (SigTanh)", "gtrxl-sigtanh")
 NONE = Model("no memory", "none")
+MERLIN = Model("MERLIN", "merlin", net={"layers": 2, "width": 64, "mlp": 64, "memory": 128}, steps=2.0)
+"""The paper quotes it at ten times the frames of its own; on a laptop it is given twice."""
+PAPER_MERLIN = Model("MERLIN", "merlin", steps=10.0)
 
 ABLATION = (LSTM, TRXL, TRXL_I, GRU, INPUT, OUTPUT, HIGHWAY, SIGTANH)
 """The paper's ablation table, in its order."""

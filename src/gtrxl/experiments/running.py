@@ -100,7 +100,7 @@ def collect(home: Path, runs: str, scale: str, *, say: Callable[[str], None] = l
     rows = [row for row in _read(kept) if row["run"] not in known] + rows
     rows.sort(key=lambda row: row["run"])
     whole = home / f"rows.jsonl.{os.getpid()}.part"
-    whole.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    whole.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     whole.replace(kept)
     return kept
 

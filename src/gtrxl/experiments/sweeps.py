@@ -204,13 +204,15 @@ class _Processes:
             "from gtrxl.experiments.sweeps import perform; perform(sys.argv[1])"
         )
         share = next(n for n in range(self.jobs) if n not in self._taken or self._taken[n].poll() is not None)
-        with (folder / "log.txt").open("a") as log:  # a session of its own: Ctrl-C comes to us, and we pass it on once
+        with (folder / "log.txt").open("a", encoding="utf-8") as log:
             self._taken[share] = subprocess.Popen(
                 [sys.executable, "-c", program, str(folder), *map(str, self._shares[share])],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
+                # Of its own: Ctrl-C comes to us, and we pass it on once.
                 start_new_session=True,
+                creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),  # the same on Windows
             )
         return self._taken[share]
 
@@ -221,7 +223,7 @@ class _Processes:
         return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
 
     def stop(self, handle: subprocess.Popen[bytes]) -> None:
-        handle.send_signal(signal.SIGINT)
+        handle.send_signal(getattr(signal, "CTRL_BREAK_EVENT", signal.SIGINT))  # the first is Windows's
 
     def close(self) -> None:
         pass
@@ -262,7 +264,8 @@ def _logged(folder: str) -> str:
     """`perform` on a machine of the cluster, what it prints written into the run's folder; returns why it failed, or nothing."""
     import traceback
 
-    with (Path(folder) / "log.txt").open("a") as log, contextlib.redirect_stdout(log), contextlib.redirect_stderr(log):
+    log = (Path(folder) / "log.txt").open("a", encoding="utf-8")
+    with log, contextlib.redirect_stdout(log), contextlib.redirect_stderr(log):
         try:
             perform(folder)
         except Exception as error:

@@ -68,7 +68,7 @@ class Child(SpawnProcess):
 def is_stopped(pid: int) -> bool:
     """Whether a process is stopped, by SIGSTOP or from a terminal. Where the system does not say, it is not."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+        return Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()[0] == "T"
     except (OSError, IndexError):
         return False
 

@@ -12,10 +12,12 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 from gtrxl.algorithms.pixel_control import CELL
 from gtrxl.cores import State, Streams
+from gtrxl.cores.contract import offered
 from gtrxl.cores.layers import standardise
 from gtrxl.cores.streams import output_size
 from gtrxl.networks.encoder import Encoder, Torso
 from gtrxl.networks.errors import AgentError
+from gtrxl.networks.happened import happened_of
 from gtrxl.networks.heads import MLP, PixelControl
 from gtrxl.networks.normaliser import Normaliser
 from gtrxl.networks.policies import Head, Policy
@@ -103,6 +105,30 @@ class Agent(eqx.Module):
         """The first half of `unroll`: what the heads see of T steps."""
         ys, state = Streams(self.core, len(resets)).unroll(self.torso(observations), state, resets=resets)
         return self._sized(ys), state
+
+    def predict(
+        self, observations: PyTree, state: State, *, resets: Bool[Array, "B T"]
+    ) -> tuple[Float[Array, "B T D"], State, Any]:
+        """`recall`, and what the core says of every step; None of a core that predicts nothing."""
+        ys, state, said = Streams(self.core, len(resets)).predict(self.torso(observations), state, resets=resets)
+        return self._sized(ys), state, said
+
+    def prediction_losses(
+        self,
+        said: Any,
+        *,
+        observation: PyTree,
+        action: PyTree,
+        reward: Float[Array, "B T"],
+        returns: Float[Array, "B T"],
+        reset: Bool[Array, "B T"],
+        valid: Bool[Array, "B T"],
+    ) -> dict[str, Float[Array, "B T"]]:
+        """How wrong the core was about every step, by what it predicted."""
+        seen = self.torso.scaled(observation) if isinstance(self.torso, Normaliser) else observation
+        told = {"reward": reward, "returns": returns, "reset": reset, "valid": valid}
+        happened = jax.lax.stop_gradient(happened_of(self.head.spec, seen, action, **told))
+        return offered(self.core, "prediction_losses")(said, happened)
 
     def answer(self, y: Float[Array, "*n D"]) -> tuple[Policy, Float[Array, "*n N"]]:
         """The second half: policy and values from what the heads see."""

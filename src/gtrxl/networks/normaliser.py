@@ -42,13 +42,16 @@ class Normaliser(eqx.Module):
         return self.torso.output_size
 
     def __call__(self, observation: PyTree) -> Float[Array, "*n D"]:
+        return self.torso(self.scaled(observation))
+
+    def scaled(self, observation: PyTree) -> PyTree:
+        """The observation with its measured numbers at a common size."""
         x = self._vector(observation)
         mean, variance = jax.lax.stop_gradient((self.mean, self.variance))
         spread = jnp.maximum(jnp.sqrt(variance), LEAST_SPREAD)
         apart = (x - jnp.broadcast_to(mean, x.shape)) / jnp.broadcast_to(spread, x.shape)
         scaled = jnp.where(jnp.broadcast_to(self._measured, x.shape), jnp.clip(apart, -MOST, MOST), x)
-        whole: PyTree = scaled if self.spec.only_vector else {**observation, VECTOR: scaled}
-        return self.torso(whole)
+        return scaled if self.spec.only_vector else {**observation, VECTOR: scaled}
 
     def follow(self, observation: PyTree, *, axis: str | None = None) -> "Normaliser":
         """The same with the statistics of more observations, those of all devices along `axis`."""

@@ -12,7 +12,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt8
 
 from gtrxl.algorithms.pixel_control import CELL
-from gtrxl.cores import Core, State, paper_core
+from gtrxl.cores import Core, Observed, State, paper_core
+from gtrxl.cores.contract import offered
 from gtrxl.networks.errors import AgentError
 from gtrxl.networks.heads import MLP, PixelControl
 from gtrxl.networks.language import Language
@@ -41,7 +42,7 @@ class Answer(eqx.Module):
 
 
 class PaperAgent(eqx.Module):
-    """The agent of the paper's DMLab-30 experiments, with one of its nine cores (`PAPER_CORES`).
+    """The agent of the paper's DMLab-30 experiments, with one of its nine cores (`PAPER_CORES`), or of its rivals.
 
         agent = PaperAgent("gtrxl-gru", key=jax.random.key(0))
         state = agent.initial_state()
@@ -76,7 +77,9 @@ class PaperAgent(eqx.Module):
         self.vision = ResNet(image_size, channels=channels, key=vision_key)
         self.language = Language(key=language_key)
         input_size = self.vision.output_size + self.language.output_size + 1 + actions
-        self.core = paper_core(name, input_size=input_size, key=core_key, **core_sizes)
+        core = paper_core(name, input_size=input_size, key=core_key, **core_sizes)
+        observed = Observed(images=(("image", (*image_size, 3)),), choices=(actions,))
+        self.core = offered(core, "observing")(observed, key=jax.random.fold_in(core_key, 1))
         self.policy = MLP(self.core.output_size, actions, key=policy_key)
         self.value = MLP(self.core.output_size, tasks, key=value_key)
         cells = (image_size[0] // CELL, image_size[1] // CELL)

@@ -69,7 +69,7 @@ def _page(made: list[ReportSection], found: Found, beside: str) -> str:
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <title>gtrxl: the paper's comparisons</title>
-<style>{STYLE.read_text()}</style>
+<style>{STYLE.read_text("utf-8")}</style>
 </head>
 <body>
 <header>

@@ -338,4 +338,4 @@ def _on_scale(
 def _kept() -> dict[str, dict[str, Any]]:
     """The reference scores of the tasks that there are any of."""
     file = Path(scale.__file__).with_name("scores.json")
-    return json.loads(file.read_text()) if file.exists() else {}
+    return json.loads(file.read_text("utf-8")) if file.exists() else {}

@@ -136,7 +136,7 @@ def _final_scores(scores: Mapping[str, Sequence[float]], theirs: Mapping[str, pa
         whole = summary(found)
         capped = _mean(summary([min(value, 100.0) for value in found])) if scaled else "-"
         told = theirs.get(model)
-        beside = ["-", "-"] if told is None else [f"{told[0]} ± {told[1]}", "-" if told[2] is None else f"{told[2]} ± {told[3]}"]
+        beside = ["-", "-"] if told is None else [paper.told(*told[:2]), paper.told(*told[2:])]
         lines.append([model, str(whole.count), _mean(whole), _interval(whole), capped, *beside])
     return lines
 
@@ -271,7 +271,7 @@ def _parameters(experiment: Experiment, rows: Sequence[Row]) -> Made:
         whole = summary(scores[model])
         groups[model] = [(size, whole.iqm, whole.low, whole.high)]
         theirs = paper.ABLATION.get(model)
-        told = "-" if theirs is None else f"{theirs[0]} ± {theirs[1]}"
+        told = "-" if theirs is None else paper.told(*theirs[:2])
         millions = f"{paper.PARAMETERS[model]:g} M" if model in paper.PARAMETERS else "-"
         table.append([model, f"{size:,}", str(whole.count), _mean(whole), _interval(whole), millions, told])
         data += [[model, size, row["run"], value] for row, value in scored]

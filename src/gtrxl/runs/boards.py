@@ -133,9 +133,9 @@ def _kept_id(file: Path) -> str:
     """The id that is in this file; a new one is put there if there is none."""
     try:
         if file.exists():
-            return str(json.loads(file.read_text())["id"])
+            return str(json.loads(file.read_text("utf-8"))["id"])
         fresh = secrets.token_hex(8)
-        file.write_text(json.dumps({"id": fresh}) + "\n")
+        file.write_text(json.dumps({"id": fresh}) + "\n", "utf-8")
         return fresh
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise RunError(

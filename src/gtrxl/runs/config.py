@@ -52,7 +52,7 @@ class Net:
     mlp: int = 64
     """Hidden width of each layer's MLP."""
     memory: int = 64
-    """Steps a transformer looks back, besides its own."""
+    """Steps a transformer looks back, besides its own; rows of merlin's memory."""
     gate_bias: float | Literal["depth"] | None = None
     """b_g; the paper's is 2 for GRU gates, 1 for others; `depth` grows with the layers, so that as much of the stream passes the
     whole stack as passes four layers at the paper's."""
@@ -181,6 +181,8 @@ class Config(Generic[L]):
     """How fast the statistics of PopArt follow the returns; 0 switches it off."""
     pixel_control: float = 0.0
     """Weight of the pixel-control loss, for tasks with one picture and one choice of action; the paper uses 2e-3, 0 is off."""
+    prediction_weight: float = 1.0
+    """Weight of what the core itself predicts (merlin); of no use to cores that predict nothing, 0 is off."""
     devices: int = 0
     """Devices to spread the streams over; 0 takes all there are, on a CPU its cores. The number changes rounding only."""
     reports: int = 100
@@ -229,6 +231,8 @@ class Config(Generic[L]):
             )
         if not 0 <= self.pixel_control < math.inf:
             raise RunError(f"pixel_control must be at least 0, got {self.pixel_control}; the paper uses 2e-3, 0 is off")
+        if not 0 <= self.prediction_weight < math.inf:
+            raise RunError(f"prediction_weight must be at least 0, got {self.prediction_weight}; 1 is usual, 0 is off")
         if self.streams % self.learner.minibatches:
             raise RunError(
                 f"minibatches must divide streams, got {self.learner.minibatches} for {self.streams}; "

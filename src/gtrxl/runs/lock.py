@@ -12,6 +12,7 @@ import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from gtrxl.runs.errors import RunError, TakenError, first_line, say
 
@@ -19,8 +20,16 @@ try:
     import fcntl
 except ImportError:  # not a Unix
     fcntl = None
+try:
+    import msvcrt as _msvcrt
+except ImportError:  # not Windows
+    _msvcrt = None
+msvcrt: Any = _msvcrt
+"""Its names are known to type checkers on Windows alone."""
 
 FILE = "lock"
+BYTE = 2**30
+"""Which byte is locked on Windows, where others cannot read what is locked: far behind the name of whoever holds it."""
 PATIENCE = 0.5
 """Seconds that a lock is tried for: who only looks whether it is free has it for a moment."""
 UNKNOWN = "another process"
@@ -67,12 +76,10 @@ def check_free(folder: Path) -> None:
 
 def holder(folder: Path) -> str | None:
     """Who works on the run in this folder now; None if nobody does, or locks cannot tell."""
-    if fcntl is None:
+    if fcntl is None and msvcrt is None:
         return None
     with contextlib.suppress(OSError), (folder / FILE).open("rb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not _system_lock(file.fileno(), shared=True):
             return _who(file.read())
     return None
 
@@ -147,17 +154,49 @@ def _write_name(descriptor: int) -> None:
 
 def _locked(descriptor: int, folder: Path, *, wait: bool) -> bool:
     """Whether it is ours now. True as well where there are no locks, with a line that says so."""
-    if fcntl is None:
+    if fcntl is None and msvcrt is None:
         say(f"this system has no file locks: see that no other process works on {folder}")
         return True
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except BlockingIOError:
-        return False
+        return _system_lock(descriptor, wait=wait)
     except OSError as error:
         if error.errno not in _NO_LOCKS:
             raise
         say(f"the file system of {folder} has no locks ({error.strerror}): see that no other process works on this run")
+    return True
+
+
+def _system_lock(descriptor: int, *, wait: bool = False, shared: bool = False) -> bool:
+    """Whether the system gives us the lock, now or after a wait. A shared one is for looking, and is let go at once."""
+    if fcntl is None:
+        return _windows_lock(descriptor, wait=wait, shared=shared)
+    try:
+        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _windows_lock(descriptor: int, *, wait: bool, shared: bool) -> bool:
+    """Windows locks bytes from the place in the file on, says PermissionError if another process has them, and shares none."""
+
+    def call(mode: int) -> None:
+        os.lseek(descriptor, BYTE, os.SEEK_SET)
+        try:
+            msvcrt.locking(descriptor, mode, 1)
+        finally:
+            os.lseek(descriptor, 0, os.SEEK_SET)
+
+    while True:
+        try:
+            call(msvcrt.LK_NBLCK)
+            break
+        except PermissionError:
+            if not wait:
+                return False
+            time.sleep(PATIENCE / 20)
+    if shared:
+        call(msvcrt.LK_UNLCK)
     return True
 
 

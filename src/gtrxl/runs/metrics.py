@@ -75,9 +75,11 @@ class Rows:
                 file.writelines(line + b"\n" for line in kept)
                 file.flush()
                 os.fsync(file.fileno())
-            fresh.replace(self.path)
-            os.close(self._file)
-            self._file = self._open()
+            os.close(self._file)  # Windows replaces no file that is open
+            try:
+                fresh.replace(self.path)
+            finally:
+                self._file = self._open()
         except OSError as error:
             raise self._cannot_write(error) from error
         return list(bad)
@@ -89,7 +91,7 @@ class Rows:
         self._file = -1
 
     def _open(self) -> int:
-        return os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+        return os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o644)
 
     def _mend(self) -> None:
         if not self.path.is_file():

@@ -31,6 +31,11 @@ _PAPER = Net(
     hidden=256,
 )
 _PAPER_RECURRENT = Net(layers=3, width=256, skip=True, torso=256, channels="paper", output_norm=False, hidden=256)
+_PAPER_MERLIN = Net(layers=2, width=256, mlp=400, memory=1350, torso=500, channels="paper", output_norm=False, hidden=200)
+_PAPER_NETS: dict[str, tuple[Net, tuple[str, ...]]] = dict.fromkeys(
+    ("merlin", "rl-mem"), (_PAPER_MERLIN, ("latent=200", "reads=3"))
+)
+"""Cores with sizes of their own, those of their authors, and what they are made with besides."""
 _PAPER_BUDGETS: dict[str, dict[str, Any]] = {
     "numpad": {"steps": 150_000_000},
     "memory_maze": {"steps": 2_000_000_000},
@@ -92,10 +97,12 @@ def _paper(learned: RunTasks, chosen: dict[str, str]) -> Config[Any]:
     128, so that each has as many as the others: 180 for DMLab-30."""
     environment, kind = learned.defaults.paper, learner_class(chosen["algorithm"])
     recurrent = not looks_back(chosen["core"])
-    net = _PAPER if _has_blocks(chosen["core"]) else _PAPER_RECURRENT
+    usual = _PAPER if _has_blocks(chosen["core"]) else _PAPER_RECURRENT
+    net, arguments = _PAPER_NETS.get(chosen["core"], (usual, ()))
     learner = kind.paper(environment, recurrent=recurrent) if issubclass(kind, VMPO) else kind()
     return Config(
         **chosen,
+        core_args=arguments,
         net=net,
         learner=learner,
         streams=_fitting(128, learned, learner.minibatches),
@@ -110,7 +117,7 @@ PRESETS: dict[str, Callable[[RunTasks, dict[str, str]], Config[Any]]] = {"small"
 
 
 def looks_back(core: str) -> bool:
-    """Whether a core keeps a window of steps: then it learns with the transformers' settings, else with the recurrent ones'."""
+    """Whether a core keeps steps one by one (a window, rows): then it learns with the transformers' settings."""
     return "memory" in core_arguments(core)
 
 

@@ -38,7 +38,8 @@ def commit() -> str | None:
 
 
 def _git(home: Path, *arguments: str) -> str | None:
-    done = subprocess.run(["git", "-C", str(home), *arguments], capture_output=True, text=True, timeout=20, check=False)
+    command = ["git", "-C", str(home), *arguments]
+    done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", timeout=20, check=False)
     return done.stdout.strip() if done.returncode == 0 else None
 
 
@@ -49,7 +50,7 @@ def write(folder: Path) -> None:
     this = now()
     if not sessions or sessions[-1] != this:
         whole = folder / "provenance.json.part"
-        whole.write_text(json.dumps([*sessions, this], indent=2) + "\n")
+        whole.write_text(json.dumps([*sessions, this], indent=2) + "\n", "utf-8")
         whole.replace(file)
 
 

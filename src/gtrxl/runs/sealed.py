@@ -24,7 +24,7 @@ def write(path: Path, data: Mapping[str, Any], *, indent: int | None = 2) -> Non
     """The object with its digest, in lines that can be read, or in one. A kill leaves the file as it was before, or this one."""
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
-        part.write_text(json.dumps({**data, DIGEST: digest(data)}, indent=indent) + "\n")
+        part.write_text(json.dumps({**data, DIGEST: digest(data)}, indent=indent) + "\n", "utf-8")
         part.replace(path)
     except OSError as error:
         part.unlink(missing_ok=True)

@@ -26,7 +26,7 @@ LARGEST = 2**24
 LONGEST_NAME = 200
 """Letters of the name of somebody's code that are said."""
 BEFORE: dict[str, dict[str, Any]] = {
-    "": {"final_rate": 1.0},
+    "": {"final_rate": 1.0, "prediction_weight": 1.0},
     "net": {"output_norm": False},
     "learner": {"adam_epsilon": 1e-8, "least_spread": 0.0, "max_surge": 0.0},
     "gym": {"noise_steps": 1},

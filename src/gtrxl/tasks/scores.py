@@ -78,7 +78,7 @@ def load(path: Path = FILE) -> dict[str, Scores]:
     """The kept scores, by the spelling of their task."""
     if not path.exists():
         return {}
-    return {name: Scores(**row) for name, row in json.loads(path.read_text()).items()}
+    return {name: Scores(**row) for name, row in json.loads(path.read_text("utf-8")).items()}
 
 
 def measure(task: Task, *, episodes: int, seed: int) -> Scores:

@@ -8,12 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from gtrxl.cores.contract import CALLS, offered
+from gtrxl.cores.streams import predicts
 from gtrxl.testing.probe import (
     CHUNK,
     WAYS,
     Probe,
     run_alone,
     run_prepared,
+    run_said,
     run_steps,
     run_unroll,
     segment_gradients,
@@ -250,18 +252,21 @@ def _check_remembers(probe: Probe, *, forgets: bool) -> None:
 
 
 def _check_segment_gradient(probe: Probe, *, differences: bool) -> None:
-    promise = "gradient through the segment"
-    fresh = probe.of_stream(0, probe.fresh())
-    _, gradient = segment_gradients(probe.core, probe.xs[0], fresh, probe.no_resets[0], probe.weight)
+    promise, said = "gradient through the segment", predicts(probe.core)
+    fresh, weight = probe.of_stream(0, probe.fresh()), probe.weight
+    last = "what is said of the last step" if said else "the last output"  # a core that predicts may learn from that alone
+    if said:
+        weight = probe.normal(run_said(probe.core, probe.xs, probe.fresh(), probe.no_resets).shape[-1:])
+    _, gradient = segment_gradients(probe.core, probe.xs[0], fresh, probe.no_resets[0], weight, said=said)
     memory = getattr(probe.core, "memory", None)
     reach = min(3 if memory is None else memory, probe.steps - 1)
     gradient = np.asarray(gradient)
     sizes = np.max(np.abs(gradient), axis=-1)[::-1]
     for distance in range(reach + 1):
-        what = f"differentiated the last output by the input {distance} steps before it"
+        what = f"differentiated {last} by the input {distance} steps before it"
         probe.holds(promise, what, bool(sizes[distance] > 0), "the gradient is zero")
     resets = np.arange(probe.steps) == probe.steps - 2
-    _, past_reset = segment_gradients(probe.core, probe.xs[0], fresh, resets, probe.weight)
+    _, past_reset = segment_gradients(probe.core, probe.xs[0], fresh, resets, weight, said=said)
     probe.same_bits(
         "nothing leaks past a reset", "differentiated by inputs before a reset", np.asarray(past_reset)[:-2], 0 * gradient[:-2]
     )
@@ -272,9 +277,10 @@ def _check_segment_gradient(probe: Probe, *, differences: bool) -> None:
     small = 0.003
     directions = probe.directions * (np.arange(probe.steps) < probe.steps - 1)[None, :, None].astype(np.float32)
     xs = np.broadcast_to(probe.xs[:1], probe.xs.shape)
-    ahead, _ = run_unroll(probe.core, xs + small * directions, probe.fresh(), probe.no_resets)
-    behind, _ = run_unroll(probe.core, xs - small * directions, probe.fresh(), probe.no_resets)
-    measured = (np.asarray(ahead) - np.asarray(behind))[:, -1] @ probe.weight / (2 * small)
+    run = run_said if said else lambda *given: run_unroll(*given)[0]
+    ahead = run(probe.core, xs + small * directions, probe.fresh(), probe.no_resets)
+    behind = run(probe.core, xs - small * directions, probe.fresh(), probe.no_resets)
+    measured = (np.asarray(ahead) - np.asarray(behind))[:, -1] @ weight / (2 * small)
     claimed = np.einsum("btd,td->b", directions, gradient)
     off = float(np.linalg.norm(claimed - measured) / max(float(np.linalg.norm(measured)), 1e-6))
     probe.checks.append(Check(promise, "gradient by earlier inputs against finite differences", off, DERIVATIVE_TOLERANCE))

@@ -63,11 +63,23 @@ def _scan_steps(core: Any, xs: Array, state: Any, resets: Array) -> tuple[jax.Ar
 
 
 @eqx.filter_jit
-def segment_gradients(core: Any, xs: Array, state: Any, resets: Array, weight: Array) -> tuple[Any, jax.Array]:
-    """Of weight . (the last output), with respect to the core's arrays and to xs."""
+def run_said(core: Any, xs: Array, state: Any, resets: Array) -> jax.Array:
+    """What a core that predicts says of T steps of B streams, side by side: [B, T, .]."""
+    said = jax.tree.leaves(core.predict(jnp.asarray(xs), state, jnp.asarray(resets))[2])
+    return jnp.concatenate([leaf.reshape(*leaf.shape[:2], -1) for leaf in said], axis=-1)
+
+
+@eqx.filter_jit
+def segment_gradients(
+    core: Any, xs: Array, state: Any, resets: Array, weight: Array, *, said: bool = False
+) -> tuple[Any, jax.Array]:
+    """Of weight . (the last output, or what is said of the last step), with respect to the core's arrays and to xs."""
 
     def score(learned: tuple[Any, Array]) -> jax.Array:
         core, xs = learned
+        if said:
+            alone = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], state)
+            return jnp.sum(weight * run_said(core, jnp.asarray(xs)[None], alone, jnp.asarray(resets)[None])[0, -1])
         return jnp.sum(weight * core.unroll(xs, state, resets=resets)[0][-1])
 
     return eqx.filter_grad(score)((core, xs))

@@ -48,7 +48,7 @@ PROMISES: dict[str, tuple[str, str]] = {
         "stop_gradient missing on the memory",
     ),
     "gradient through the segment": (
-        "the last output of an unroll has the gradient of its true derivative with respect to earlier inputs",
+        "the last output of an unroll, or what a core that predicts says of it, has its true derivative by earlier inputs",
         "stop_gradient on the segment as well as on the memory, so that only the current step learns",
     ),
     "the window": (

@@ -7,9 +7,11 @@ from typing import Any
 import jax
 
 from gtrxl.cores.catalogue import CORES, make_core
+from gtrxl.cores.contract import offered
 from gtrxl.gym.spaces import Spaces
 from gtrxl.networks.agent import Agent
 from gtrxl.networks.encoder import make_torso
+from gtrxl.networks.happened import observed_of
 from gtrxl.networks.normaliser import Normaliser
 from gtrxl.networks.policies import Head
 from gtrxl.runs.config import CHANNELS, Config
@@ -30,7 +32,7 @@ def make_agent(config: Config[Any], shown: Task | Spaces, key: jax.Array, *, val
         seen, head = ObservationSpec.of(shown.observation_space), Head(shown.action_space)
     torso = make_torso(seen, net.torso, channels=CHANNELS[net.channels], key=torso_key)
     torso = Normaliser(torso, seen) if seen.measured else torso
-    core = _core(config, core_key)
+    core = offered(_core(config, core_key), "observing")(observed_of(seen, head.spec), key=jax.random.fold_in(core_key, 1))
     return Agent(
         torso=torso,
         core=core,
@@ -60,6 +62,7 @@ def update_of(config: Config[Any], **where: Any) -> Update:
         discount=config.discount,
         popart_step=config.popart_step,
         pixel_control=config.pixel_control,
+        prediction_weight=config.prediction_weight,
         final_rate=config.final_rate,
         last=float(config.last_update) if config.last_update else None,
         **where,

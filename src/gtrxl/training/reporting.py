@@ -29,6 +29,10 @@ def write_result(
     sealed.write(folder / "result.json", result)
 
 
+STOP = ("SIGINT", "SIGTERM", "SIGBREAK")
+"""The signals that ask a run to stop. The last is the only one that a process on Windows can send to another."""
+
+
 @contextlib.contextmanager
 def on_interrupt(view: View, *, when: str = "at the next report") -> Iterator[threading.Event]:
     """An event that Ctrl-C or a polite kill sets: the run ends soon. A second Ctrl-C ends it at once."""
@@ -43,7 +47,7 @@ def on_interrupt(view: View, *, when: str = "at the next report") -> Iterator[th
         asked.set()
         view.message(f"stopping {when}, with a checkpoint; once more stops at once")
 
-    old = {kind: signal.signal(kind, ask) for kind in (signal.SIGINT, signal.SIGTERM)}
+    old = {getattr(signal, name): signal.signal(getattr(signal, name), ask) for name in STOP if hasattr(signal, name)}
     try:
         yield asked
     finally:

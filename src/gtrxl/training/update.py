@@ -1,7 +1,7 @@
 """One learner step inside the compiled program: unrolls in, new weights out. B streams, T steps, N tasks."""
 
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
@@ -60,6 +60,9 @@ class Update(eqx.Module):
 
     pixel_control: float = eqx.field(static=True, default=0.0)
     """Weight of the pixel-control loss; 0 leaves it out."""
+
+    prediction_weight: float = eqx.field(static=True, default=1.0)
+    """Weight of what the core itself predicts, if it predicts anything; 0 leaves it out."""
 
     final_rate: float = eqx.field(static=True, default=1.0)
     """The share of the learning rate that is left after `last` updates; it falls to it linearly."""
@@ -142,12 +145,19 @@ class Update(eqx.Module):
         def loss(learned: tuple[Agent, dict[str, Array]]):
             weights, multipliers = learned
             agent: Agent = eqx.combine(weights, rest)
-            inputs, ys = self._inputs(agent, trained.popart, batch)
+            inputs, ys, said = self._inputs(agent, trained.popart, batch)
             loss, metrics = self._learner.loss(multipliers, inputs)
             if self.pixel_control:
                 pixels = self.pixel_control * self._pixel_loss(agent, batch, ys)
                 loss, metrics = loss + pixels, metrics | {"loss": loss + pixels, "loss_pixel_control": pixels}
-            return loss, (metrics, self._learner.targets(inputs))
+            targets = self._learner.targets(inputs)
+            if said is not None:
+                parts = self._predictions(agent, batch, said, inputs.normalised(targets))
+                predicted = self.prediction_weight * sum(parts.values(), jnp.zeros(()))
+                loss = loss + predicted
+                metrics |= {"loss": loss, "loss_prediction": predicted}
+                metrics |= {f"prediction_{name}": part for name, part in parts.items()}
+            return loss, (metrics, targets)
 
         gradients, (metrics, targets) = jax.grad(loss, has_aux=True)((weights, trained.multipliers))
         if self.axis:
@@ -172,12 +182,15 @@ class Update(eqx.Module):
         )
         return trained, metrics, targets
 
-    def _inputs(self, agent: Agent, stats: PopArt, batch: Batch) -> tuple[Inputs, Float[Array, "B T_1 D"]]:
-        """What the network says of a batch, of all devices; and the core's outputs, of this one."""
+    def _inputs(self, agent: Agent, stats: PopArt, batch: Batch) -> tuple[Inputs, Float[Array, "B T_1 D"], Any]:
+        """What the network says of a batch, of all devices; the core's outputs, of this one, and what it predicts besides."""
         unroll = batch.unroll
         observations = jax.tree.map(_followed, unroll.observation, batch.next_observation)
         resets = _followed(unroll.reset, batch.next_reset)
-        ys, _ = agent.recall(observations, batch.memory, resets=resets)
+        if self.prediction_weight:
+            ys, _, said = agent.predict(observations, batch.memory, resets=resets)
+        else:
+            (ys, _), said = agent.recall(observations, batch.memory, resets=resets), None
         policy, values = agent.answer(ys)
         policy = jax.tree.map(lambda leaf: leaf[:, :-1], policy)
         value, streams = own_value(values, batch.task), len(resets)
@@ -198,7 +211,24 @@ class Update(eqx.Module):
             shift=shift,
             scale=scale,
         )
-        return self._gather(inputs), ys
+        return self._gather(inputs), ys, said
+
+    def _predictions(self, agent: Agent, batch: Batch, said: Any, returns: Float[Array, "B_all T"]) -> Metrics:
+        """What the core's predictions lose, by name: means over the steps that count, of all devices."""
+        unroll = batch.unroll
+        streams = len(unroll.valid)
+        first = 0 if self.axis is None else jax.lax.axis_index(self.axis) * streams
+        errors = agent.prediction_losses(
+            jax.tree.map(lambda leaf: leaf[:, :-1], said),  # what comes after the last step is nobody's to learn from yet
+            observation=unroll.observation,
+            action=unroll.action,
+            reward=unroll.reward,
+            returns=jax.lax.dynamic_slice_in_dim(returns, first, streams),
+            reset=unroll.reset,
+            valid=unroll.valid,
+        )
+        errors, valid = self._gather((errors, unroll.valid))
+        return {name: masked.mean(error, valid) for name, error in errors.items()}
 
     def _pixel_loss(self, agent: Agent, batch: Batch, ys: Float[Array, "B T_1 D"]) -> Float[Array, ""]:
         """The mean over the steps that count, of all devices."""

@@ -1,8 +1,8 @@
 """Acting and learning in C++, for CPUs: what XLA's CPU backend leaves on one core or passes through memory many times.
 
-The library is compiled on this machine when a transformer is first used on a CPU (a few seconds, once), kept in a cache, and
-called through XLA's foreign function interface. Where there is no compiler, on accelerators, in bfloat16, or with
-`GTRXL_NATIVE=0`, the same mathematics runs through XLA; results then differ in rounding alone.
+The library comes in the wheel, or is compiled on this machine when a transformer is first used on a CPU (a few seconds, once)
+and kept in a cache. It is called through XLA's foreign function interface. Where it cannot be had, on accelerators, in bfloat16,
+or with `GTRXL_NATIVE=0`, the same mathematics runs through XLA; results then differ in rounding alone.
 """
 
 import contextlib
@@ -25,10 +25,10 @@ SWITCH = "GTRXL_NATIVE"
 
 
 def wish() -> str:
-    """Whether the library may be used: 0 (never), 1 (or fail) or auto (if a compiler is found)."""
+    """Whether the library may be used: 0 (never), 1 (or fail) or auto (if it can be had)."""
     said = os.environ.get(SWITCH, "auto")
     if said not in ("0", "1", "auto"):
-        raise NativeError(f"{SWITCH} must be 0 (never), 1 (or fail) or auto (if a compiler is found), got {said!r}")
+        raise NativeError(f"{SWITCH} must be 0 (never), 1 (or fail) or auto (if it can be had), got {said!r}")
     return said
 
 

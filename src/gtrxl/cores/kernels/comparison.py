@@ -1,8 +1,8 @@
 """Whether two forms of one thing, a library's and the Python one, still compute the same: compared once, and noted.
 
 The Python form is the definition. Somebody who changes it, in the source or on a class in memory, must get what they wrote; so
-both forms are run on something small before the library is used. What agreed is noted beside the library, under a name made of
-both forms, and is not compared again.
+both forms are run on something small before the library is used. What agreed is noted in the cache, under a name made of both
+forms, and is not compared again.
 """
 
 import hashlib
@@ -18,6 +18,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from gtrxl import machine
 from gtrxl.cores import kernels
 from gtrxl.cores.kernels.library import Library, NativeError
 
@@ -69,11 +70,12 @@ def note(library: Library, modules: Iterable[types.ModuleType], *kind: str) -> P
     said = hashlib.sha256()
     for text in (jax.__version__, *kind, *(text for module in modules for text in _texts(module))):
         said.update(text.encode() + b"\0")
-    return library.place().with_suffix(f".{said.hexdigest()[:16]}.agrees")
+    return machine.cache_folder() / f"{library.place().stem}.{said.hexdigest()[:16]}.agrees"
 
 
 def _write(note: Path) -> None:
     try:
+        note.parent.mkdir(parents=True, exist_ok=True)
         note.write_text("")
     except OSError:
         return  # it will be compared again

@@ -63,12 +63,12 @@ def push(
         score = evaluate(run, episodes=episodes, seed=seed, greedy=greedy, **chosen)
         each = next(iter(score.tasks.values())).episodes if score.tasks else score.episodes
         how = f"--episodes {each} --seed {seed}" + " --greedy" * greedy
-        told = json.loads(card.read_text())
+        told = json.loads(card.read_text("utf-8"))
         told["score"] = model_card.score_of(score, command=f"gtrxl eval hf:{repository} {how}")
         told["config"] = told.pop("config")
-        card.write_text(json.dumps(told, indent=2) + "\n")
+        card.write_text(json.dumps(told, indent=2) + "\n", "utf-8")
         filmed = _filmed(run, home / FILM, seed=seed, greedy=greedy, **chosen) if film else None
-        (home / "README.md").write_text(model_card.readme(told, repository=repository, film=filmed))
+        (home / "README.md").write_text(model_card.readme(told, repository=repository, film=filmed), "utf-8")
         files = tuple(sorted(path.name for path in home.iterdir()))
         reward = model_card.mean_reward(told["score"])
         if to is not None:

@@ -31,8 +31,8 @@ def make_core(core: str, *, input_size: int, device: Any = None, **arguments: An
         raise CoreError(f"there is no core {core!r}{near}{' ' if near else '; '}the cores are {', '.join(jax_cores.CORES)}")
     entry = jax_cores.CORES[core]
     if entry.kind not in TWINS:
-        twins = ", ".join(name for name, of in jax_cores.CORES.items() if of.kind in TWINS)
-        raise CoreError(f"core must be one that PyTorch has, got {core!r}, which is in JAX alone; take one of {twins}")
+        there = ", ".join(name for name, other in jax_cores.CORES.items() if other.kind in TWINS)
+        raise CoreError(f"{core} has no form in PyTorch; those that have one are {there}")
     kind = TWINS[entry.kind]
     _, *others = inspect.signature(kind).parameters
     known = [name for name in others if name != "device" and name not in entry.fixed]

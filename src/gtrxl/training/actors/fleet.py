@@ -247,7 +247,7 @@ def _ending(exitcode: int | None) -> str:
     if exitcode is None or exitcode >= 0:
         return f"its process ended with code {exitcode}; what it printed may say why"
     name = signal.Signals(-exitcode).name if -exitcode in {*signal.Signals} else f"signal {-exitcode}"
-    return f"its process was ended by {name}" + ("; was there enough memory?" if -exitcode == signal.SIGKILL else "")
+    return f"its process was ended by {name}" + ("; was there enough memory?" if name == "SIGKILL" else "")
 
 
 # In the actor's process

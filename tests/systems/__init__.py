@@ -1,0 +1,1 @@
+"""Other systems, pretended on this one."""
