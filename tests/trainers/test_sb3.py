@@ -33,7 +33,7 @@ def sizes(core):
 
 def model(algorithm=GTrXLPPO, core="gtrxl-gru", sees="vector", does=None, policy=GTrXLPolicy, **others):
     env = DummyVecEnv([lambda: Noise(sees, does) for _ in range(TASKS)])
-    given = {"core": core, "core_kwargs": sizes(core) if isinstance(core, str) else {}}
+    given = {"core": core, "core_kwargs": sizes(core) if core in CORES else {}}
     given |= others.pop("policy_kwargs", {})
     options = {"n_steps": STEPS, "batch_size": STEPS, "n_epochs": 2, "seed": 0, "device": "cpu"} | others
     return algorithm(policy, env, policy_kwargs=given, **options)
@@ -193,20 +193,18 @@ def test_memory_is_kept_for_a_segment_s_start_alone():
         ({"core": "gtrlx-gru"}, "there is no core 'gtrlx-gru'"),
         ({"policy_kwargs": {"core_kwargs": {"width": 3}}}, "gtrxl-gru takes no 'width'"),
         ({"policy_kwargs": {"share_features_extractor": False}}, "share_features_extractor must be True, got False"),
-        ({"policy": "MlpLstmPolicy", "policy_kwargs": {}}, "policy must be a GTrXLPolicy, got "),
     ],
 )
 def test_a_mistake_is_one_line(mistake, said):
-    given = dict(mistake)
-    if given.get("policy") == "MlpLstmPolicy":
-        env = DummyVecEnv([Noise])
-        with pytest.raises(CoreError) as found:
-            GTrXLPPO("MlpLstmPolicy", env, n_steps=8, batch_size=8)  # pyright: ignore[reportArgumentType]
-    else:
-        with pytest.raises(CoreError) as found:
-            model(**{"core": "gtrxl-gru", **given} if "core" not in given else {**given, "policy_kwargs": {"core_kwargs": {}}})
+    with pytest.raises(CoreError) as found:
+        model(**mistake)
     assert said in str(found.value)
     assert "\n" not in str(found.value)
+
+
+def test_segments_are_for_our_policy():
+    with pytest.raises(CoreError, match="policy must be a GTrXLPolicy, got RecurrentActorCriticPolicy; for others there is"):
+        GTrXLPPO("MlpLstmPolicy", DummyVecEnv([Noise]), n_steps=8, batch_size=8, device="cpu")
 
 
 def test_a_state_of_another_policy_is_told():
