@@ -26,6 +26,7 @@ MAY_USE = {
     "report": {"tasks", "runs", "experiments"},
     "testing": {"cores", "tasks", "networks"},
     "torch": {"cores", "tasks", "networks", "gym", "runs", "training", "evaluation", "testing"},
+    "trainers": {"cores", "torch"},
     "cli": {
         "cores", "algorithms", "tasks", "networks", "gym", "runs", "training", "evaluation", "play", "experiments", "report",
         "testing", "zoo",

@@ -48,7 +48,7 @@ def modules(core):
     yield other, other.step, other.initial_state(B), other.bound(), count
 
 
-@pytest.mark.parametrize("core", few(CORES, keep=lambda _, core: core in ("gtrxl-gru", "lstm")))
+@pytest.mark.parametrize("core", few(CORES, keep=lambda _, core: core == "gtrxl-gru"))
 def test_it_is_the_core(core):
     xs, resets = given()
     for unroll, step, state, inside, count in modules(core):
@@ -147,7 +147,7 @@ def test_trained_weights_go_in():
 def test_weights_of_other_sizes_are_told():
     core = gtrxl.make_core("gru", input_size=D, d_model=4, key=jax.random.key(0))
     wide = gtrxl.make_core("gru", input_size=D, d_model=5, key=jax.random.key(0))
-    with pytest.raises(CoreError, match="weights must have cells.0.inputs.weight of shape"):
+    with pytest.raises(CoreError, match=r"weights must have cells\.0\.inputs\.weight of shape"):
         with_weights(core, weights_of(wide))
-    with pytest.raises(CoreError, match="weights must have cells.0.inputs.weight .* got none"):
+    with pytest.raises(CoreError, match=r"weights must have cells\.0\.inputs\.weight .* got none"):
         with_weights(core, {"cells": {"0": {"inputs": {}}}})

@@ -35,11 +35,13 @@ def start(module):
     return {name: torch.as_tensor(part)[None].repeat(B, 1) for name, part in module.get_initial_state().items()}
 
 
-@pytest.mark.parametrize("core", few(CORES, keep=lambda _, core: core in ("gtrxl-gru", "lstm")))
-@pytest.mark.parametrize("sees", [BOX, spaces.Discrete(4), spaces.Box(-1.0, 1.0, (2, 2), np.float32)], ids=["vector", "number", "matrix"])
+@pytest.mark.parametrize(
+    "core", few((core for core in CORES if core != "none"), keep=lambda _, core: core in ("gtrxl-gru", "lstm"))
+)
+@pytest.mark.parametrize(
+    "sees", [BOX, spaces.Discrete(4), spaces.Box(-1.0, 1.0, (2, 2), np.float32)], ids=["vector", "number", "matrix"]
+)
 def test_steps_equal_sequences(core, sees):
-    if core == "none":
-        return
     module = make(core, sees)
     seen = torch.as_tensor(np.stack([[sees.sample() for _ in range(T)] for _ in range(B)]))
     state, logits, values = start(module), [], []
@@ -51,7 +53,9 @@ def test_steps_equal_sequences(core, sees):
     batch = {Columns.OBS: seen, Columns.STATE_IN: start(module)}
     whole = module.forward_train(batch)
     torch.testing.assert_close(whole[Columns.ACTION_DIST_INPUTS], torch.cat(logits, dim=1), rtol=0, atol=2e-5)
-    torch.testing.assert_close(module.compute_values(batch, whole[Columns.EMBEDDINGS]), torch.cat(values, dim=1), rtol=0, atol=2e-5)
+    torch.testing.assert_close(
+        module.compute_values(batch, whole[Columns.EMBEDDINGS]), torch.cat(values, dim=1), rtol=0, atol=2e-5
+    )
     torch.testing.assert_close(whole[Columns.STATE_OUT], state, rtol=0, atol=2e-5)
 
 

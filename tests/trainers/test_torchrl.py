@@ -9,7 +9,7 @@ import torch
 from tensordict import TensorDict
 from tensordict.nn import TensorDictModule, TensorDictSequential
 from torch import nn
-from torchrl.envs import Compose, GymWrapper, InitTracker, SerialEnv, TransformedEnv
+from torchrl.envs import GymWrapper, InitTracker, SerialEnv, TransformedEnv
 from torchrl.modules import LSTMModule, set_recurrent_mode
 from torchrl.objectives.value import GAE
 

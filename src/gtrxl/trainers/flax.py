@@ -1,7 +1,7 @@
 """The JAX cores in Flax agents, linen and nnx. B streams, T steps, D_in and D_out the core's widths.
 
-A core is a pytree: its arrays become Flax's parameters under the names they have, `weights/blocks/attention/w_qkv`, and every call
-puts them back. So optimisers, masks, checkpoints and sharding of Flax see them like any others.
+A core is a pytree: its arrays become Flax's parameters under the names they have, `weights/blocks/attention/w_qkv`, and every
+call puts them back. So optimisers, masks, checkpoints and sharding of Flax see them like any others.
 
 Needs Flax: `pip install 'gtrxl[flax]'`.
 """
@@ -45,18 +45,18 @@ def with_weights(core: Any, weights: Mapping[str, Any]) -> Any:
         if not (eqx.is_array(leaf) or isinstance(leaf, jax.ShapeDtypeStruct)):
             return leaf
         found: Any = weights
+        name = ".".join(_places(where))
         for place in _places(where):
             if place not in found:
                 raise CoreError(
-                    f"weights must have {'.'.join(_places(where))} {list(leaf.shape)}, got none; they are of another core or of other sizes"
+                    f"weights must have {name} {list(leaf.shape)}, got none; they are of another core or of other sizes"
                 )
             found = found[place]
         if jnp.shape(found) != leaf.shape:
-            name = ".".join(_places(where))
             raise CoreError(
                 f"weights must have {name} of shape {list(leaf.shape)}, got {list(jnp.shape(found))}; they are of other sizes"
             )
-        return found
+        return jnp.asarray(found)
 
     return jax.tree_util.tree_map_with_path(filled, core)
 
@@ -139,7 +139,9 @@ class NnxCore(nnx.Module):
 @functools.cache
 def _shape(core: Any, input_size: int, arguments: tuple[tuple[str, Any], ...]) -> Any:
     """The core without its numbers: shapes stand where arrays will."""
-    return eqx.filter_eval_shape(lambda key: make_core(core, input_size=input_size, key=key, **dict(arguments)), jax.random.key(0))
+    return eqx.filter_eval_shape(
+        lambda key: make_core(core, input_size=input_size, key=key, **dict(arguments)), jax.random.key(0)
+    )
 
 
 def _initial_state(shape: Any, batch: int) -> State:

@@ -1,37 +1,37 @@
 """A core as an `RLModule` of RLlib's new stack. B sequences, T steps, F features, D the core's width, W numbers of state.
 
-    config = PPOConfig().environment(...).rl_module(
-        rl_module_spec=RLModuleSpec(
-            module_class=CoreRLModule,
-            model_config={"core": "gtrxl-gru", "core_kwargs": {"d_model": 64, "layers": 2, "heads": 4, "memory": 32}, "max_seq_len": 32},
-        )
+    sizes = {"d_model": 64, "layers": 2, "heads": 4, "memory": 32}
+    spec = RLModuleSpec(
+        module_class=CoreRLModule, model_config={"core": "gtrxl-gru", "core_kwargs": sizes, "max_seq_len": 32}
     )
+    config = PPOConfig().environment(...).rl_module(rl_module_spec=spec)
 
-RLlib cuts episodes into sequences of at most `max_seq_len` steps, pads the last one, and gives each the state that acting had at its
-first step: so a sequence begins at its first step alone, and what is padded comes after all that counts.
+RLlib cuts episodes into sequences of at most `max_seq_len` steps, pads the last one, and gives each the state that acting had
+at its first step: so a sequence begins at its first step alone, and what is padded comes after all that counts.
 
 Needs RLlib: `pip install 'gtrxl[rllib]'`.
 """
 
+import itertools
 import math
 from typing import Any
 
 import numpy as np
-import torch
 from gymnasium import spaces
 from jaxtyping import Float
-from torch import Tensor, nn
 
 from gtrxl.cores.errors import CoreError
-from gtrxl.torch import make_core
 from gtrxl.trainers.extras import need
 
-need("torch", "ray", extra="rllib")
+need("torch", "ray", "tree", "pyarrow", extra="rllib")  # the last two come with Ray's extra `rllib`
 
+import torch
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.rl_module.apis import ValueFunctionAPI
 from ray.rllib.core.rl_module.torch import TorchRLModule
+from torch import Tensor, nn
 
+from gtrxl.torch import make_core
 from gtrxl.trainers.states import Layout, plain
 
 SETTINGS = ("core", "core_kwargs", "encoder", "head", "output_norm", "max_seq_len")
@@ -43,10 +43,9 @@ class CoreRLModule(TorchRLModule, ValueFunctionAPI):
     """Observation -> encoder -> core -> policy and value, which share the core. `model_config` has
 
     `core`, `core_kwargs`: a name of `gtrxl.torch.make_core`, or what is called with the input's width and `core_kwargs`;
-    `encoder`: what is called with the observation space and returns a module whose output is `[N, F]`; without one a Box is taken as a
-    vector and a Discrete as one of its numbers;
-    `head`: widths of the layers of policy and of value after the core (64); `output_norm`: the core's output at unit size (True);
-    `max_seq_len`: of RLlib, how many steps a sequence has.
+    `encoder`: what is called with the observation space and returns a module whose output is `[N, F]`; without one a Box is
+    taken as a vector and a Discrete as one of its numbers; `head`: widths of the layers of policy and of value after the core
+    (64); `output_norm`: the core's output at unit size (True); `max_seq_len`: of RLlib, how many steps a sequence has.
     """
 
     def setup(self) -> None:
@@ -90,7 +89,8 @@ class CoreRLModule(TorchRLModule, ValueFunctionAPI):
         return self.value(ys).squeeze(-1)
 
     def _remember(self, batch: dict[str, Any]) -> tuple[Float[Tensor, "*n D"], dict[str, Any]]:
-        """What the core says to each step, `[B, T, D]`, and the states after the last; `[B, D]` of a core that remembers nothing."""
+        """What the core says to each step, `[B, T, D]`, and the states after the last; `[B, D]` of a core that remembers
+        nothing."""
         seen = batch[Columns.OBS]
         if not self.layout.width:
             features = self.encoder(seen)
@@ -129,7 +129,7 @@ class _Vector(nn.Module):
 
 def _head(widths: list[int], outputs: int) -> nn.Sequential:
     layers: list[nn.Module] = []
-    for before, after in zip(widths, widths[1:], strict=False):
+    for before, after in itertools.pairwise(widths):
         layers += [nn.Linear(before, after), nn.Tanh()]
     last = nn.Linear(widths[-1], outputs)
     nn.init.orthogonal_(last.weight, gain=0.01 if outputs > 1 else 1.0)  # policies begin undecided

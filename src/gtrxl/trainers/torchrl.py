@@ -1,4 +1,4 @@
-"""A core as a TensorDict module, by the conventions of TorchRL's `LSTMModule`. B streams, T steps, F features, D the core's width.
+"""A core as a TensorDict module, by the conventions of TorchRL's `LSTMModule`. B streams, T steps, F features, D core's width.
 
     core = gtrxl.torch.make_core("gtrxl-gru", input_size=4, d_model=64, layers=2, heads=4, memory=32)
     memory = CoreModule(core, in_key="observation", out_key="feature")
@@ -9,17 +9,17 @@ Needs TorchRL: `pip install 'gtrxl[torchrl]'`.
 
 from typing import Any
 
-import torch
 from jaxtyping import Bool, Float
-from torch import Tensor
 
 from gtrxl.cores.errors import CoreError
 from gtrxl.trainers.extras import need
 
 need("torch", "tensordict", "torchrl", extra="torchrl")
 
+import torch
 from tensordict import TensorDictBase, unravel_key_list
 from tensordict.nn import TensorDictModuleBase, dispatch
+from torch import Tensor
 from torchrl.data import Unbounded
 from torchrl.envs.transforms import TensorDictPrimer
 from torchrl.modules import recurrent_mode
@@ -33,9 +33,9 @@ class CoreModule(TensorDictModuleBase):
     """Reads `in_key`, the state and `is_init`; writes `out_key` and the state under `next`.
 
     A state has one key for each of its tensors: `memory_inputs` and `memory_filled` of a transformer. One step at a time unless
-    `set_recurrent_mode(True)` holds (or `default_recurrent_mode` says so): then the last axis of the TensorDict is time, an episode
-    may begin anywhere in it, and the memory is the one that the TensorDict has at the first step of the window and of each episode.
-    A window writes no states: those of its steps are already there.
+    `set_recurrent_mode(True)` holds (or `default_recurrent_mode` says so): then the last axis of the TensorDict is time, an
+    episode may begin anywhere in it, and the memory is the one that the TensorDict has at the first step of the window and of
+    each episode. A window writes no states: those of its steps are already there.
     """
 
     def __init__(
@@ -100,7 +100,9 @@ class CoreModule(TensorDictModuleBase):
     def _windows(self, tensordict: TensorDictBase) -> TensorDictBase:
         shape = tensordict.batch_size
         if not shape:
-            raise CoreError("in recurrent mode a TensorDict must have time as its last axis, got batch_size []; leave the mode for steps")
+            raise CoreError(
+                "in recurrent mode a TensorDict must have time as its last axis, got batch_size []; leave the mode for steps"
+            )
         xs = tensordict.get(self.in_keys[0])
         xs = xs.reshape(-1, shape[-1], xs.shape[-1])
         begins = tensordict.get(IS_INIT).reshape(xs.shape[:2])
@@ -109,7 +111,8 @@ class CoreModule(TensorDictModuleBase):
         return tensordict.set(self.out_keys[0], ys.reshape(*shape, -1))
 
     def _state(self, tensordict: TensorDictBase, *, streams: int) -> Any:
-        """What the TensorDict holds; nothing has been seen where it holds none, as in the first call of a policy without a primer."""
+        """What the TensorDict holds; nothing has been seen where it holds none, as in the first call of a policy without a
+        primer."""
         found = [tensordict.get(key, None) for key in self.in_keys[1:-1]]
         if any(part is None for part in found):
             return self.core.initial_state(streams)
@@ -122,8 +125,8 @@ def _with_states(
 ) -> Float[Tensor, "B T D"]:
     """Windows in which every episode begins with the state that stands at its first step.
 
-    That is an empty one in what a collector gathers, and then a reset says the same. In what an advantage estimator makes of it (the
-    observations after each step) it is the state after one step: there the windows are cut.
+    That is an empty one in what a collector gathers, and then a reset says the same. In what an advantage estimator makes of it
+    (the observations after each step) it is the state after one step: there the windows are cut.
     """
     parts = {name: part.reshape(*begins.shape, *part.shape[1:]) for name, part in layout.parts(states).items()}
     empty = torch.ones_like(begins)
@@ -148,5 +151,7 @@ def _with_states(
 
 def _one_of(side: str, key: Any, keys: list[Any] | None, states: list[Any]) -> list[Any]:
     if (key is None) == (keys is None):
-        raise CoreError(f"give {side}_key or {side}_keys, got {'both' if key is not None else 'neither'}; {side}_key is the short form")
+        raise CoreError(
+            f"give {side}_key or {side}_keys, got {'both' if key is not None else 'neither'}; {side}_key is the short form"
+        )
     return [key, *states] if keys is None else list(keys)

@@ -2,8 +2,8 @@
 
 B sequences of T steps each (B tasks and T = 1 while acting), F features, D the core's width, W numbers of state.
 
-sb3-contrib keeps a recurrent state as two tensors [layers, tasks, width] of one shape. A core's state is one vector of W numbers for
-each task, cut into two halves: so it goes through its buffers, its `predict` and its callbacks as an LSTM's does.
+sb3-contrib keeps a recurrent state as two tensors [layers, tasks, width] of one shape. A core's state is one vector of W
+numbers for each task, cut into two halves: so it goes through its buffers, its `predict` and its callbacks as an LSTM's does.
 """
 
 from collections.abc import Callable
@@ -40,10 +40,10 @@ class GTrXLPolicy(RecurrentActorCriticPolicy):
     """Observation -> features -> core -> policy and value, which share the core and both train it.
 
     `core` is a name of `gtrxl.torch.make_core`, or anything that is called with the input's width and `core_kwargs` and returns a
-    core; `core_kwargs` are its sizes. `output_norm` brings the core's output to zero mean and unit variance before policy and value
-    see it: a transformer's output has no size of its own, and PPO's steps depend on it.
-    The other arguments are those of `ActorCriticPolicy`. Vectors, pictures and Dict observations each have the features extractor
-    that Stable-Baselines3 has for them.
+    core; `core_kwargs` are its sizes. `output_norm` brings the core's output to zero mean and unit variance before policy and
+    value see it: a transformer's output has no size of its own, and PPO's steps depend on it. The other arguments are those of
+    `ActorCriticPolicy`. Vectors, pictures and Dict observations each have the features extractor that Stable-Baselines3 has for
+    them.
     """
 
     def __init__(

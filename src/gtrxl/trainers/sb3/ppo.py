@@ -20,8 +20,9 @@ from gtrxl.trainers.states import plain, prepared
 class GTrXLPPO(RecurrentPPO):
     """The arguments, the loss and the calls of `RecurrentPPO`; what differs is how steps are kept and given to the loss.
 
-    A rollout of `n_steps` is cut into segments of `segment` steps, by default as long as `n_steps` and `batch_size` allow. Episodes
-    may begin inside a segment, and nothing is padded. Gradients flow within a segment; what came before it is in its first state.
+    A rollout of `n_steps` is cut into segments of `segment` steps, by default as long as `n_steps` and `batch_size` allow.
+    Episodes may begin inside a segment, and nothing is padded. Gradients flow within a segment; what came before it is in its
+    first state.
     """
 
     policy_aliases = {**RecurrentPPO.policy_aliases, "GTrXLPolicy": GTrXLPolicy}  # noqa: RUF012 (as the parent has it)
@@ -80,9 +81,11 @@ class GTrXLPPO(RecurrentPPO):
                 rollout_buffer.add(seen, actions, rewards, starts, values, log_probs, state=start)
                 self._last_obs, self._last_episode_starts = new_obs, dones
             self._last_lstm_states = plain(policy.core, state)
-            last = obs_as_tensor(self._last_obs, self.device)  # pyright: ignore[reportArgumentType]
-            last_values = self._values(last, self._last_lstm_states, dones)  # pyright: ignore[reportPossiblyUnboundVariable]
-        rollout_buffer.compute_returns_and_advantage(last_values=last_values, dones=dones)  # pyright: ignore[reportPossiblyUnboundVariable]
+            seen, starts = self._last_obs, self._last_episode_starts
+            assert seen is not None
+            assert starts is not None
+            last_values = self._values(obs_as_tensor(seen, self.device), self._last_lstm_states, starts)
+        rollout_buffer.compute_returns_and_advantage(last_values=last_values, dones=starts)
         callback.update_locals(locals())
         callback.on_rollout_end()
         return True
@@ -97,7 +100,11 @@ class GTrXLPPO(RecurrentPPO):
 
     def _bootstrap(self, rewards: np.ndarray, dones: np.ndarray, infos: list[dict], state: Any) -> None:
         """An episode that only ran out of time would have gone on: its last reward has what the critic expects after it."""
-        cut = [each for each in np.flatnonzero(dones) if infos[each].get("TimeLimit.truncated") and "terminal_observation" in infos[each]]
+        cut = [
+            each
+            for each in np.flatnonzero(dones)
+            if infos[each].get("TimeLimit.truncated") and "terminal_observation" in infos[each]
+        ]
         if not cut:
             return
         policy: Any = self.policy

@@ -1,7 +1,7 @@
 """A rollout as segments of one length, with resets inside them and no padding. B segments of T steps, H half a state.
 
-The state is kept at each segment's start alone. sb3-contrib's buffer keeps four tensors of a state's size for every step, which is
-little for an LSTM and gigabytes for a memory, and it pads sequences that it cuts at every episode's end.
+The state is kept at each segment's start alone. sb3-contrib's buffer keeps four tensors of a state's size for every step, which
+is little for an LSTM and gigabytes for a memory, and it pads sequences that it cuts at every episode's end.
 """
 
 from collections.abc import Iterator
@@ -68,7 +68,9 @@ class _Segments:
         scalars = {name: self.to_torch(getattr(self, name)[steps].reshape(-1)) for name in PARTS if name != "actions"}
         whole = self.observations
         seen: Any = (
-            {key: self.to_torch(each[steps]) for key, each in whole.items()} if isinstance(whole, dict) else self.to_torch(whole[steps])
+            {key: self.to_torch(each[steps]) for key, each in whole.items()}
+            if isinstance(whole, dict)
+            else self.to_torch(whole[steps])
         )
         halves = tuple(each[:, torch.as_tensor(chosen, device=each.device)] for each in self.states)
         return RecurrentRolloutBufferSamples(
