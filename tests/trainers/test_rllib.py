@@ -106,6 +106,10 @@ def test_a_mistake_is_one_line(mistake, said):
     assert "\n" not in str(found.value)
 
 
+def test_what_rllib_adds_of_its_own_is_no_mistake():
+    assert make(vf_share_layers=True).core.output_size == 8
+
+
 def test_sequences_need_a_length():
     with pytest.raises(CoreError, match="model_config must have max_seq_len, got none"):
         CoreRLModule(observation_space=BOX, action_space=spaces.Discrete(2), model_config={"core": "gru"})

@@ -12,6 +12,7 @@ at its first step: so a sequence begins at its first step alone, and what is pad
 Needs RLlib: `pip install 'gtrxl[rllib]'`.
 """
 
+import dataclasses
 import itertools
 import math
 from typing import Any
@@ -28,6 +29,7 @@ need("torch", "ray", "tree", "pyarrow", extra="rllib")  # the last two come with
 import torch
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.rl_module.apis import ValueFunctionAPI
+from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 from ray.rllib.core.rl_module.torch import TorchRLModule
 from torch import Tensor, nn
 
@@ -35,6 +37,8 @@ from gtrxl.torch import make_core
 from gtrxl.trainers.states import Layout, plain
 
 SETTINGS = ("core", "core_kwargs", "encoder", "head", "output_norm", "max_seq_len")
+RLLIB_S = {field.name for field in dataclasses.fields(DefaultModelConfig)}
+"""Settings of RLlib's own networks, some of which its algorithms add to anybody's."""
 STATE = "memory"
 """The state's one key: a core's whole state is one vector."""
 
@@ -52,7 +56,7 @@ class CoreRLModule(TorchRLModule, ValueFunctionAPI):
         """Makes the networks."""
         given = dict(self.model_config)
         for name in given:
-            if name not in SETTINGS:
+            if name not in SETTINGS and name not in RLLIB_S:
                 raise CoreError(f"model_config of CoreRLModule takes no {name!r}; it takes {', '.join(SETTINGS)}")
         if "max_seq_len" not in given:
             raise CoreError("model_config must have max_seq_len, got none; RLlib cuts episodes into sequences of so many steps")
