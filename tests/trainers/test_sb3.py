@@ -69,8 +69,9 @@ def learned(trainer, batch_size):
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("core", few(CORES, keep=lambda _, core: core in ("gtrxl-gru", "lstm", "none")))
-def test_learning_sees_what_acting_said(algorithm, core):
-    trainer = model(algorithm, core)
+@pytest.mark.parametrize("critic", ["own", "shared"])
+def test_learning_sees_what_acting_said(algorithm, core, critic):
+    trainer = model(algorithm, core, policy_kwargs={"critic": critic})
     collected(trainer)
     steps = 0
     with torch.no_grad():
@@ -131,12 +132,12 @@ def test_predict_carries_the_state_and_forgets_at_an_episode_s_start(algorithm):
         for observation, start in zip(observations, starts, strict=True):
             action, state = trainer.predict(observation, state=state, episode_start=np.array([start]), deterministic=True)
             assert action.shape == ()
-            states.append(trainer.policy.state(tuple(torch.as_tensor(half) for half in state)))
+            states.append(trainer.policy.state(tuple(torch.as_tensor(half) for half in state)).actor)
         return states
 
     whole = values(seen, starts)
     features = torch.as_tensor(seen)[None]
-    core = trainer.policy.core
+    core = trainer.policy.core.actor
     with torch.no_grad():
         _, memory = core.unroll(features, core.initial_state(1), resets=torch.as_tensor(starts)[None])
         _, anew = core.unroll(features[:, 7:], core.initial_state(1), resets=torch.zeros(1, 5, dtype=torch.bool))
@@ -152,7 +153,8 @@ def test_it_learns_is_saved_and_loaded(algorithm, tmp_path):
     before = {name: weight.detach().clone() for name, weight in trainer.policy.named_parameters()}
     trainer.learn(2 * STEPS * TASKS)
     changed = [name for name, weight in trainer.policy.named_parameters() if not torch.equal(weight, before[name])]
-    assert any(name.startswith("core.blocks.attention") for name in changed)
+    assert any(name.startswith("core.actor.blocks.attention") for name in changed)
+    assert any(name.startswith("core.critic.blocks.attention") for name in changed)
     assert all(bool(weight.isfinite().all()) for weight in trainer.policy.parameters())
 
     trainer.save(tmp_path / "model")
@@ -173,9 +175,24 @@ def test_it_learns_is_saved_and_loaded(algorithm, tmp_path):
     again.learn(STEPS * TASKS)
 
 
+@pytest.mark.parametrize("critic", ["own", "shared"])
+def test_the_value_trains_the_policy_s_core_only_if_it_is_shared(critic):
+    trainer = model(policy_kwargs={"critic": critic})
+    collected(trainer, rollouts=1)
+    sample = next(iter(trainer.rollout_buffer.get(STEPS)))
+    values, log_prob, _ = trainer.policy.evaluate_actions(
+        sample.observations, sample.actions.long().flatten(), sample.lstm_states, sample.episode_starts
+    )
+    policy = trainer.policy
+    actors = list((policy.core.actor if critic == "own" else policy.core).parameters())
+    reached = [torch.autograd.grad(out.sum(), actors, retain_graph=True, allow_unused=True) for out in (values, log_prob)]
+    moved = [any(each is not None and bool(each.any()) for each in gradients) for gradients in reached]
+    assert moved == [critic == "shared", True]
+
+
 def test_a_core_of_ones_own_goes_by_its_class():
     trainer = model(core=gtrxl.torch.LSTM, policy_kwargs={"core_kwargs": {"d_model": 6, "skip": True, "layers": 2}})
-    assert trainer.policy.core.output_size == 12
+    assert trainer.policy.core.actor.output_size == 12
     trainer.learn(STEPS * TASKS)
 
 
@@ -183,7 +200,7 @@ def test_memory_is_kept_for_a_segment_s_start_alone():
     """So a rollout costs its segments, not its steps: sb3-contrib's buffer has four tensors of half a state for each step."""
     trainer = model(segment=12)
     buffer = collected(trainer)
-    assert [start[0].shape for start in buffer.starts] == [(1, TASKS, 41)] * 2
+    assert [start[0].shape for start in buffer.starts] == [(1, TASKS, 81)] * 2
 
 
 @pytest.mark.parametrize(
@@ -194,6 +211,7 @@ def test_memory_is_kept_for_a_segment_s_start_alone():
         ({"core": "gtrlx-gru"}, "there is no core 'gtrlx-gru'"),
         ({"policy_kwargs": {"core_kwargs": {"width": 3}}}, "gtrxl-gru takes no 'width'"),
         ({"policy_kwargs": {"share_features_extractor": False}}, "share_features_extractor must be True, got False"),
+        ({"policy_kwargs": {"critic": "none"}}, "critic must be one of own, shared, got 'none'"),
     ],
 )
 def test_a_mistake_is_one_line(mistake, said):
@@ -212,5 +230,5 @@ def test_a_state_of_another_policy_is_told():
     small = model(policy_kwargs={"core_kwargs": {"d_model": 4, "layers": 1, "heads": 2, "memory": 3}})
     seen = SPACES["vector"].sample()
     _, state = model().predict(seen)
-    with pytest.raises(CoreError, match="a state of this policy has 13 numbers for each task, got 82"):
+    with pytest.raises(CoreError, match="a state of this policy has 26 numbers for each task, got 162"):
         small.predict(seen, state=state)

@@ -23,8 +23,10 @@ from torch import Tensor, nn
 
 from gtrxl.cores.errors import CoreError
 from gtrxl.torch import Core, State, make_core
+from gtrxl.trainers.sb3.pair import Pair
 from gtrxl.trainers.states import Layout, plain
 
+CRITICS = ("own", "shared")
 Halves = tuple[Float[Tensor, "1 B H"], Float[Tensor, "1 B H"]]
 """A state as sb3-contrib carries it; H = ceil(W / 2)."""
 
@@ -37,13 +39,13 @@ class _Size(NamedTuple):
 
 
 class GTrXLPolicy(RecurrentActorCriticPolicy):
-    """Observation -> features -> core -> policy and value, which share the core and both train it.
+    """Observation -> features -> core -> policy, and the same with a core of its own for the value.
 
     `core` is a name of `gtrxl.torch.make_core`, or anything that is called with the input's width and `core_kwargs` and returns a
-    core; `core_kwargs` are its sizes. `output_norm` brings the core's output to zero mean and unit variance before policy and
-    value see it: a transformer's output has no size of its own, and PPO's steps depend on it. The other arguments are those of
-    `ActorCriticPolicy`. Vectors, pictures and Dict observations each have the features extractor that Stable-Baselines3 has for
-    them.
+    core; `core_kwargs` are its sizes. `critic` is "own", a second core of the same kind for the value, or "shared".
+    `output_norm` brings the core's output to zero mean and unit variance before policy and value see it: a transformer's output
+    has no size of its own, and PPO's steps depend on it. The other arguments are those of `ActorCriticPolicy`. Vectors,
+    pictures and Dict observations each have the features extractor that Stable-Baselines3 has for them.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class GTrXLPolicy(RecurrentActorCriticPolicy):
         *,
         core: str | Callable[..., Core] = "gtrxl-gru",
         core_kwargs: dict[str, Any] | None = None,
+        critic: str = "own",
         output_norm: bool = True,
         features_extractor_class: Any = None,
         share_features_extractor: bool = True,
@@ -61,9 +64,12 @@ class GTrXLPolicy(RecurrentActorCriticPolicy):
     ):
         if not share_features_extractor:
             raise CoreError(
-                "share_features_extractor must be True, got False; policy and value share the core, so they share what it sees"
+                "share_features_extractor must be True, got False; the cores of policy and value see the same features"
             )
-        self.core_name, self.core_kwargs, self.output_norm = core, dict(core_kwargs or {}), output_norm
+        if critic not in CRITICS:
+            raise CoreError(f"critic must be one of {', '.join(CRITICS)}, got {critic!r}; it says which core the value has")
+        self.core_name, self.core_kwargs = core, dict(core_kwargs or {})
+        self.critic_kind, self.output_norm = critic, output_norm
         extractor = features_extractor_class or _extractor(observation_space)
         # The parent would build its LSTMs; its own parent builds the rest.
         ActorCriticPolicy.__init__(
@@ -72,21 +78,24 @@ class GTrXLPolicy(RecurrentActorCriticPolicy):
 
     def _build_mlp_extractor(self) -> None:
         """Makes the core too: this is where its input's width is known, and the optimiser is made right after."""
-        if isinstance(self.core_name, str):
-            self.core: Any = make_core(self.core_name, input_size=self.features_dim, **self.core_kwargs)
-        else:
-            self.core = self.core_name(self.features_dim, **self.core_kwargs)
+        actor = self._make()
+        self.core: Any = Pair(actor, self._make()) if self.critic_kind == "own" else actor
         self.layout = Layout(self.core)
         half = (self.layout.width + 1) // 2
         self.lstm_actor = _Size(num_layers=1, hidden_size=half)  # pyright: ignore[reportAttributeAccessIssue]
         self.lstm_hidden_state_shape = (1, 1, half)
         self.mlp_extractor = MlpExtractor(
-            self.core.output_size, net_arch=self.net_arch, activation_fn=self.activation_fn, device=self.device
+            actor.output_size, net_arch=self.net_arch, activation_fn=self.activation_fn, device=self.device
         )
 
+    def _make(self) -> Any:
+        if isinstance(self.core_name, str):
+            return make_core(self.core_name, input_size=self.features_dim, **self.core_kwargs)
+        return self.core_name(self.features_dim, **self.core_kwargs)
+
     def _get_constructor_parameters(self) -> dict[str, Any]:
-        ours = {"core": self.core_name, "core_kwargs": self.core_kwargs, "output_norm": self.output_norm}
-        return super()._get_constructor_parameters() | ours
+        ours = {"core": self.core_name, "core_kwargs": self.core_kwargs, "critic": self.critic_kind}
+        return super()._get_constructor_parameters() | ours | {"output_norm": self.output_norm}
 
     def halves(self, state: State, tasks: int) -> Halves:
         """The state of so many tasks, plain or prepared, as sb3-contrib carries it."""
@@ -112,8 +121,7 @@ class GTrXLPolicy(RecurrentActorCriticPolicy):
         else:
             xs = features.reshape(sequences, -1, features.shape[1])
             ys, state = self.core.unroll(xs, state, resets=resets.reshape(xs.shape[:2]))
-        ys = ys.reshape(len(features), -1)
-        return (nn.functional.layer_norm(ys, ys.shape[1:]) if self.output_norm else ys), state
+        return ys.reshape(len(features), -1), state
 
     def act(self, obs: Any, state: State, episode_starts: Tensor, deterministic: bool = False) -> tuple[Any, ...]:
         """Actions, values, log probabilities, and the core's next state, which stays prepared if it was."""
@@ -158,10 +166,18 @@ class GTrXLPolicy(RecurrentActorCriticPolicy):
         return self._values(ys), distribution.log_prob(actions), distribution.entropy()
 
     def _distribution(self, ys: Float[Tensor, "N D"]) -> Distribution:
-        return self._get_action_dist_from_latent(self.mlp_extractor.forward_actor(ys))
+        return self._get_action_dist_from_latent(self.mlp_extractor.forward_actor(self._parts(ys)[0]))
 
     def _values(self, ys: Float[Tensor, "N D"]) -> Float[Tensor, "N 1"]:
-        return self.value_net(self.mlp_extractor.forward_critic(ys))
+        return self.value_net(self.mlp_extractor.forward_critic(self._parts(ys)[1]))
+
+    def _parts(self, ys: Float[Tensor, "N D"]) -> tuple[Tensor, Tensor]:
+        """What the policy sees of the core's output, and what the value."""
+        actors, critics = ys.chunk(2, dim=1) if self.critic_kind == "own" else (ys, ys)
+        if self.output_norm:
+            width = actors.shape[1:]
+            return nn.functional.layer_norm(actors, width), nn.functional.layer_norm(critics, width)
+        return actors, critics
 
 
 def _extractor(space: spaces.Space) -> Any:
