@@ -23,11 +23,13 @@ import numpy as np
 import tyro
 
 GTRXL = {"core": "gtrxl-gru", "core_kwargs": {"d_model": 64, "layers": 1, "heads": 4, "memory": 16}}
+SHARED = {**GTRXL, "critic": "shared"}
 CONTENDERS: dict[str, tuple[str, dict[str, Any]]] = {
     "RecurrentPPO, its LSTM 256": ("RecurrentPPO", {}),
     "RecurrentPPO, its LSTM 64": ("RecurrentPPO", {"lstm_hidden_size": 64}),
     "RecurrentPPO, GTrXLPolicy 1 x 64": ("RecurrentPPO", GTRXL),
     "GTrXLPPO, GTrXLPolicy 1 x 64": ("GTrXLPPO", GTRXL),
+    "GTrXLPPO, GTrXLPolicy 1 x 64, shared": ("GTrXLPPO", SHARED),
     "GTrXLPPO, our LSTM 64": ("GTrXLPPO", {"core": "lstm", "core_kwargs": {"d_model": 64}}),
 }
 """Name -> the algorithm, and what it gives its policy. The first is whom the others are compared with."""
@@ -90,6 +92,7 @@ def here(turn: str, settings: Settings) -> tuple[float, float | None]:
         gae_lambda=0.8,
         learning_rate=lambda left: 1e-3 * left,
         clip_range=lambda left: 0.2 * left,
+        vf_coef=0.05 if of_policy.get("critic") == "shared" else 0.5,
         policy_kwargs=of_policy,
         seed=int(seed),
         device="cpu",
