@@ -105,7 +105,7 @@ def test_linen_learns_with_optax_and_is_serialised():
         return optax.apply_updates(variables, changes), moments, value
 
     moments = optimiser.init(variables)
-    first = loss(variables)
+    first = last = loss(variables)
     for _ in range(60):
         variables, moments, last = update(variables, moments)
     assert last < first / 10
@@ -129,7 +129,7 @@ def test_nnx_learns_with_its_optimiser():
         optimiser.update(agent, gradients)
         return value
 
-    first = loss(agent)
+    first = last = loss(agent)
     for _ in range(60):
         last = update(agent, optimiser)
     assert last < first / 10

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-pytest.importorskip("torch", reason="pip install 'gtrxl[rllib]'")
+torch = pytest.importorskip("torch", reason="pip install 'gtrxl[rllib]'")
 pytest.importorskip("ray.rllib", reason="pip install 'gtrxl[rllib]'")
 
-import torch
 from ray.rllib.core.columns import Columns
 
 from gtrxl.cores import CORES

@@ -1,13 +1,14 @@
 """The policy in Stable-Baselines3: what it says while acting it says while learning, in both algorithms and for every core."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from gymnasium import spaces
 
-pytest.importorskip("torch", reason="pip install 'gtrxl[sb3]'")
+torch = pytest.importorskip("torch", reason="pip install 'gtrxl[sb3]'")
 pytest.importorskip("sb3_contrib", reason="pip install 'gtrxl[sb3]'")
 
-import torch
 from sb3_contrib import RecurrentPPO
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import DummyVecEnv
@@ -31,7 +32,7 @@ def sizes(core):
     return own if CORES[core].kind is not CORES["gtrxl-gru"].kind else own | {"heads": 2, "memory": 5}
 
 
-def model(algorithm=GTrXLPPO, core="gtrxl-gru", sees="vector", does=None, policy=GTrXLPolicy, **others):
+def model(algorithm: Any = GTrXLPPO, core: Any = "gtrxl-gru", sees="vector", does=None, policy=GTrXLPolicy, **others):
     env = DummyVecEnv([lambda: Noise(sees, does) for _ in range(TASKS)])
     given = {"core": core, "core_kwargs": sizes(core) if core in CORES else {}}
     given |= others.pop("policy_kwargs", {})

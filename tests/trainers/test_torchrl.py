@@ -1,14 +1,14 @@
 """The TorchRL module: steps equal windows, whatever begins where."""
 
+# pyright: reportArgumentType=false, reportOptionalMemberAccess=false, reportCallIssue=false
+
 import pytest
 
-pytest.importorskip("torch", reason="pip install 'gtrxl[torchrl]'")
+torch = pytest.importorskip("torch", reason="pip install 'gtrxl[torchrl]'")
 pytest.importorskip("torchrl", reason="pip install 'gtrxl[torchrl]'")
 
-import torch
 from tensordict import TensorDict
 from tensordict.nn import TensorDictModule, TensorDictSequential
-from torch import nn
 from torchrl.envs import GymWrapper, InitTracker, SerialEnv, TransformedEnv
 from torchrl.modules import LSTMModule, set_recurrent_mode
 from torchrl.objectives.value import GAE
@@ -21,6 +21,7 @@ from tests.marks import few
 from tests.trainers.tasks import Noise
 
 torch.set_num_threads(1)
+nn = torch.nn
 pytestmark = pytest.mark.filterwarnings("default")  # PyTorch's and TorchRL's own are not ours to judge
 
 STREAMS, STEPS = 2, 15

@@ -7,6 +7,9 @@
 Needs TorchRL: `pip install 'gtrxl[torchrl]'`.
 """
 
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportIncompatibleMethodOverride=false
+# (TensorDict and TorchRL are typed for their own use)
+
 from typing import Any
 
 from jaxtyping import Bool, Float

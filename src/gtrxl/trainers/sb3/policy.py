@@ -27,7 +27,7 @@ from gtrxl.trainers.sb3.pair import Pair
 from gtrxl.trainers.states import Layout, plain
 
 CRITICS = ("own", "shared")
-Halves = tuple[Float[Tensor, "1 B H"], Float[Tensor, "1 B H"]]
+Halves = tuple[Float[Tensor, "1 B H"], ...]
 """A state as sb3-contrib carries it; H = ceil(W / 2)."""
 
 

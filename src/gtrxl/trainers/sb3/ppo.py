@@ -79,7 +79,7 @@ class GTrXLPPO(RecurrentPPO):
                 self._update_info_buffer(infos, dones)
                 self._bootstrap(rewards, dones, infos, state)
                 rollout_buffer.add(seen, actions, rewards, starts, values, log_probs, state=start)
-                self._last_obs, self._last_episode_starts = new_obs, dones
+                self._last_obs, self._last_episode_starts = new_obs, dones  # pyright: ignore[reportAttributeAccessIssue]
             self._last_lstm_states = plain(policy.core, state)
             seen, starts = self._last_obs, self._last_episode_starts
             assert seen is not None

@@ -86,11 +86,11 @@ class _Segments:
         )
 
 
-class SegmentBuffer(_Segments, RolloutBuffer):
+class SegmentBuffer(_Segments, RolloutBuffer):  # pyright: ignore[reportIncompatibleMethodOverride]
     """Of vectors and pictures."""
 
 
-class DictSegmentBuffer(_Segments, DictRolloutBuffer):
+class DictSegmentBuffer(_Segments, DictRolloutBuffer):  # pyright: ignore[reportIncompatibleMethodOverride]
     """Of Dict observations."""
 
 
