@@ -1,4 +1,4 @@
-"""Two cores that see the same and are carried as one: the actor's and the critic's. B streams, T steps, D width of each.
+"""Two cores that see the same and are carried as one: the actor's and the critic's. B streams, T steps, E both widths.
 
 PPO limits how far a batch moves the policy, but not how far the value's loss moves what the policy stands on. With many epochs
 over few frames a shared core is torn about by the value, so sb3-contrib gives the critic an LSTM of its own, and we a core.
@@ -33,7 +33,7 @@ class Pair(nn.Module):
         """Nothing seen."""
         return Both(self.actor.initial_state(batch), self.critic.initial_state(batch))
 
-    def step(self, x: Float[Tensor, "B F"], state: Both, *, reset: Bool[Tensor, " B"]) -> tuple[Float[Tensor, "B 2*D"], Both]:
+    def step(self, x: Float[Tensor, "B F"], state: Both, *, reset: Bool[Tensor, " B"]) -> tuple[Float[Tensor, "B E"], Both]:
         """One step of both."""
         y, actor = self.actor.step(x, state.actor, reset=reset)
         other, critic = self.critic.step(x, state.critic, reset=reset)
@@ -41,7 +41,7 @@ class Pair(nn.Module):
 
     def unroll(
         self, xs: Float[Tensor, "B T F"], state: Both, *, resets: Bool[Tensor, "B T"]
-    ) -> tuple[Float[Tensor, "B T 2*D"], Both]:
+    ) -> tuple[Float[Tensor, "B T E"], Both]:
         """T steps of both."""
         ys, actor = self.actor.unroll(xs, state.actor, resets=resets)
         others, critic = self.critic.unroll(xs, state.critic, resets=resets)
