@@ -6,6 +6,12 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+import gtrxl.cores
+from gtrxl.cores import GRU, LSTM, Markov, Transformer
+
+CORES = [name for name, entry in gtrxl.cores.CORES.items() if entry.kind in (Transformer, LSTM, GRU, Markov)]
+"""Names of those that are in PyTorch too."""
+TRANSFORMERS = [name for name in CORES if gtrxl.cores.CORES[name].kind is Transformer]
 SPACES = {
     "vector": spaces.Box(-1.0, 1.0, (3,), np.float32),
     "picture": spaces.Box(0, 255, (3, 36, 36), np.uint8),

@@ -11,10 +11,10 @@ import optax
 from flax import linen, nnx, serialization
 
 import gtrxl
-from gtrxl.cores import CORES
 from gtrxl.cores.errors import CoreError
 from gtrxl.trainers.flax import LinenCore, NnxCore, weights_of, with_weights
 from tests.marks import few
+from tests.trainers.tasks import CORES, TRANSFORMERS
 
 pytestmark = pytest.mark.filterwarnings("default")  # Flax's own are not ours to judge
 
@@ -23,7 +23,7 @@ B, T, D = 2, 6, 3
 
 def sizes(core):
     own = {"d_model": 8, "layers": 2}
-    return own | {"heads": 2, "memory": 4} if CORES[core].kind is CORES["gtrxl-gru"].kind else own
+    return own | {"heads": 2, "memory": 4} if core in TRANSFORMERS else own
 
 
 def given():

@@ -9,10 +9,10 @@ pytest.importorskip("ray.rllib", reason="pip install 'gtrxl[rllib]'")
 
 from ray.rllib.core.columns import Columns
 
-from gtrxl.cores import CORES
 from gtrxl.cores.errors import CoreError
 from gtrxl.trainers.rllib import CoreRLModule
 from tests.marks import few
+from tests.trainers.tasks import CORES, TRANSFORMERS
 
 torch.set_num_threads(1)
 pytestmark = pytest.mark.filterwarnings("default")  # PyTorch's and Ray's own are not ours to judge
@@ -24,7 +24,7 @@ B, T = 2, 9
 def make(core="gtrxl-gru", sees=BOX, does=None, **config):
     torch.manual_seed(0)
     sizes = {"d_model": 8, "layers": 2}
-    if isinstance(core, str) and core in CORES and CORES[core].kind is CORES["gtrxl-gru"].kind:
+    if core in TRANSFORMERS:
         sizes |= {"heads": 2, "memory": 4}
     given = {"core": core, "core_kwargs": sizes, "max_seq_len": T} | config
     return CoreRLModule(observation_space=sees, action_space=does or spaces.Discrete(3), model_config=given)

@@ -14,11 +14,10 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import DummyVecEnv
 
 import gtrxl.torch
-from gtrxl.cores import CORES
 from gtrxl.cores.errors import CoreError
 from gtrxl.trainers.sb3 import GTrXLPolicy, GTrXLPPO
 from tests.marks import few
-from tests.trainers.tasks import SPACES, Noise
+from tests.trainers.tasks import CORES, SPACES, TRANSFORMERS, Noise
 
 torch.set_num_threads(1)
 pytestmark = pytest.mark.filterwarnings("default")  # PyTorch's and Stable-Baselines3's own are not ours to judge
@@ -29,7 +28,7 @@ TASKS, STEPS = 3, 24
 
 def sizes(core):
     own = {"d_model": 8, "layers": 2}
-    return own if CORES[core].kind is not CORES["gtrxl-gru"].kind else own | {"heads": 2, "memory": 5}
+    return own | {"heads": 2, "memory": 5} if core in TRANSFORMERS else own
 
 
 def model(algorithm: Any = GTrXLPPO, core: Any = "gtrxl-gru", sees="vector", does=None, policy=GTrXLPolicy, **others):

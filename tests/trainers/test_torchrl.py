@@ -14,11 +14,10 @@ from torchrl.modules import LSTMModule, set_recurrent_mode
 from torchrl.objectives.value import GAE
 
 import gtrxl.torch
-from gtrxl.cores import CORES
 from gtrxl.cores.errors import CoreError
 from gtrxl.trainers.torchrl import CoreModule
 from tests.marks import few
-from tests.trainers.tasks import Noise
+from tests.trainers.tasks import CORES, TRANSFORMERS, Noise
 
 torch.set_num_threads(1)
 nn = torch.nn
@@ -30,7 +29,7 @@ STREAMS, STEPS = 2, 15
 def make(core="gtrxl-gru", **keys):
     torch.manual_seed(0)
     sizes = {"d_model": 8, "layers": 2}
-    if CORES[core].kind is CORES["gtrxl-gru"].kind:
+    if core in TRANSFORMERS:
         sizes |= {"heads": 2, "memory": 4}
     keys = keys or {"in_key": "observation", "out_key": "feature"}
     return CoreModule(gtrxl.torch.make_core(core, input_size=3, **sizes), **keys)
