@@ -41,7 +41,8 @@ def contenders(
     name: str, size: tuple[int, int], channels: tuple[int, ...], *, features: int, pictures: int
 ) -> dict[str, Contender]:
     """Forward, and forward and backward, of so many pictures of bytes."""
-    net = resnet(size, channels, features).to(memory_format=torch.channels_last)
+    net = resnet(size, channels, features)
+    net.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]  # its overloads of modules lack it
     drawn = np.random.default_rng(0).integers(0, 256, (pictures, 3, *size), np.uint8)
     images = torch.from_numpy(drawn).contiguous(memory_format=torch.channels_last)
 

@@ -99,7 +99,7 @@ class GymAgent(TrainedAgent):
 
     def _drawn(self, env: gymnasium.Env) -> UInt8[np.ndarray, "H W 3"]:
         try:
-            picture = env.render()
+            picture: Any = env.render()
         except gymnasium.error.DependencyNotInstalled as error:
             raise RunError(f"{self.name} cannot draw itself: {first_line(error)}") from error
         except NotImplementedError:
