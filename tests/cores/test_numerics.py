@@ -8,7 +8,7 @@ import pytest
 
 from gtrxl import make_core
 from tests.cores import reference
-from tests.cores.building import NAMES, TRANSFORMERS, WAYS, assert_close, normal, random_core, small_sizes, unroll
+from tests.cores.building import LINEAR, NAMES, TRANSFORMERS, WAYS, assert_close, normal, random_core, small_sizes, unroll
 from tests.cores.weights import weights_of
 from tests.marks import few
 
@@ -80,7 +80,10 @@ def test_bfloat16_is_finite_and_near_float32(name):
         ys, state = way(coarse, xs, coarse.initial_state(), resets)
         assert ys.dtype == jnp.float32, "outputs are float32 whatever the core computes in"
         wide = [leaf for leaf in jax.tree.leaves(state) if leaf.ndim > 1]
-        assert all(leaf.dtype != jnp.float32 for leaf in wide), "the memory is kept in bfloat16"
+        if name in LINEAR:
+            assert all(leaf.dtype == jnp.float32 for leaf in wide), "bfloat16 cannot tell a slow decay from none"
+        else:
+            assert all(leaf.dtype != jnp.float32 for leaf in wide), "the memory is kept in bfloat16"
         assert np.isfinite(ys).all()
         assert_close(ys, expected, 0.05)  # bfloat16 has 8 bits: 0.4 % for each rounding
     by_core, by_xs, _ = last_output_gradients(coarse, xs, coarse.initial_state(), normal(2, coarse.output_size))
