@@ -8,6 +8,7 @@ that of `lru`, with no window and no positions. What the LRU's own block has aft
 left out: the block around it has its own. Ours; no publication has it in this form.
 """
 
+import abc
 import math
 from typing import Any
 
@@ -65,9 +66,9 @@ class GatedLayer(Layer):
 
     block: eqx.AbstractVar[GatedBlock]
 
+    @abc.abstractmethod
     def remembered(self, read: Any, driven: Any) -> Float[Array, "*n D"]:
         """The memory's output, for any number of steps at once."""
-        raise NotImplementedError
 
     def leave(self, x: Float[Array, "*n D"], read: Any, driven: Any) -> Float[Array, "*n D"]:
         """Through the gates."""
