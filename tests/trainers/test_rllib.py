@@ -5,7 +5,7 @@ import pytest
 from gymnasium import spaces
 
 torch = pytest.importorskip("torch", reason="pip install 'gtrxl[rllib]'")
-pytest.importorskip("ray.rllib", reason="pip install 'gtrxl[rllib]'")
+pytest.importorskip("ray.rllib", reason="pip install 'gtrxl[rllib]'", exc_type=ImportError)
 
 from ray.rllib.core.columns import Columns
 
