@@ -1,26 +1,17 @@
-"""The checks themselves, one function for each promise. B streams, T steps, D_in input width, D_out output width."""
+"""The checks themselves, one function for each promise. B streams, T steps, D_in input width, D_out output width.
 
+They know a core by its probe alone, so that one in JAX and one in PyTorch are held to the same.
+"""
+
+from collections.abc import Callable
 from typing import Any
 
-import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from gtrxl.cores.contract import CALLS, offered
-from gtrxl.cores.streams import predicts
-from gtrxl.testing.probe import (
-    CHUNK,
-    WAYS,
-    Probe,
-    run_alone,
-    run_prepared,
-    run_said,
-    run_steps,
-    run_unroll,
-    segment_gradients,
-    state_gradients,
-)
+from gtrxl.cores.contract import CALLS
+from gtrxl.testing.jax_probe import JaxProbe
+from gtrxl.testing.probe import CHUNK, Probe
 from gtrxl.testing.promises import Check, ContractViolation, Report
 
 TOLERANCE = 2e-5
@@ -49,6 +40,21 @@ def check_core(
     `memoryless=True` says that the core is meant to forget everything, and holds it to that. `tolerance` is relative;
     see `TOLERANCE`.
     """
+    random = np.random.default_rng(np.asarray(jax.random.key_data(jax.random.key(0) if key is None else key)))
+    return examined(core, JaxProbe, random, input_size=input_size, steps=steps, tolerance=tolerance, memoryless=memoryless)
+
+
+def examined(
+    core: Any,
+    probing: Callable[..., Probe],
+    random: np.random.Generator,
+    *,
+    input_size: int | None,
+    steps: int | None,
+    tolerance: float | None,
+    memoryless: bool,
+) -> Report:
+    """`check_core` for the kind of core that `probing` can run."""
     name = type(core).__name__
     input_size = getattr(core, "input_size", None) if input_size is None else input_size
     missing = [call for call in CALLS if not hasattr(core, call)]
@@ -59,7 +65,7 @@ def check_core(
     exact = getattr(core, "dtype", "float32") != "bfloat16"
     if tolerance is None:
         tolerance = TOLERANCE if exact else TOLERANCE_BFLOAT16
-    probe = Probe(core, input_size=input_size, steps=steps, key=jax.random.key(0) if key is None else key, tolerance=tolerance)
+    probe = probing(core, input_size=input_size, steps=steps, random=random, tolerance=tolerance)
     probe.attempt("the state is fixed", _check_state)
     if not probe.checks or all(check.held for check in probe.checks):  # nothing else can run on a state that changes shape
         probe.attempt("unroll equals steps", _check_agreement)
@@ -85,49 +91,22 @@ def check_core(
     return report
 
 
-def _types(tree: Any) -> Any:
-    return jax.tree.structure(tree), [(tuple(leaf.shape), jnp.dtype(leaf.dtype)) for leaf in jax.tree.leaves(tree)]
-
-
 def _check_state(probe: Probe) -> None:
-    promise, core = "the state is fixed", probe.core
-    state = jax.tree.map(jnp.asarray, core.initial_state())
-    x, reset = probe.xs[0, 0], probe.resets[0, 0]
-    fast = jax.eval_shape(offered(core, "prepare"), state)
-    ys, unrolled = jax.eval_shape(
-        lambda xs, state, resets: core.unroll(xs, state, resets=resets), probe.xs[0], state, probe.resets[0]
-    )
-    y, stepped = jax.eval_shape(lambda x, state, reset: core.step(x, state, reset=reset), x, state, reset)
-    y_fast, stepped_fast = jax.eval_shape(lambda x, state, reset: core.step(x, state, reset=reset), x, fast, reset)
-    returned = jax.eval_shape(offered(core, "plain"), stepped_fast)
-    for what, after, before in (
-        ("unroll", unrolled, state),
-        ("step", stepped, state),
-        ("a prepared step", stepped_fast, fast),
-        ("plain(prepare(state))", returned, state),
-    ):
-        error = f"the state was {_described(before)} and became {_described(after)}"
-        probe.holds(promise, f"compared the state before and after {what}", _types(after) == _types(before), error)
-    for what, got, expected in (
-        ("step", y, (probe.output_size,)),
-        ("a prepared step", y_fast, (probe.output_size,)),
-        ("unroll", ys, (probe.steps, probe.output_size)),
-    ):
-        error = f"got {list(got.shape)}, expected {list(expected)}"
-        probe.holds(promise, f"looked at the shape of the output of {what}", tuple(got.shape) == expected, error)
-
-
-def _described(tree: Any) -> str:
-    return "{" + ", ".join(f"{leaf.dtype}{list(leaf.shape)}" for leaf in jax.tree.leaves(tree)) + "}"
+    promise = "the state is fixed"
+    for what, after, before, error in probe.states():
+        probe.holds(promise, f"compared the state before and after {what}", after == before, error)
+    for what, got, expected in probe.shapes():
+        error = f"got {list(got)}, expected {list(expected)}"
+        probe.holds(promise, f"looked at the shape of the output of {what}", got == expected, error)
 
 
 def _check_agreement(probe: Probe) -> None:
     for start, state in (("a fresh state", probe.fresh()), ("a used state", probe.used())):
-        ys, after = run_unroll(probe.core, probe.xs, state, probe.resets)
-        going_on, _ = run_unroll(probe.core, probe.next_xs, after, probe.no_resets)
-        for promise, way in (("unroll equals steps", run_steps), ("prepared steps equal steps", run_prepared)):
-            step_ys, step_after = way(probe.core, probe.xs, state, probe.resets)
-            step_going_on, _ = run_unroll(probe.core, probe.next_xs, step_after, probe.no_resets)
+        ys, after = probe.unroll(probe.xs, state, probe.resets)
+        going_on, _ = probe.unroll(probe.next_xs, after, probe.no_resets)
+        for promise, way in (("unroll equals steps", "step"), ("prepared steps equal steps", "prepared step")):
+            step_ys, step_after = probe.run(way, probe.xs, state, probe.resets)
+            step_going_on, _ = probe.unroll(probe.next_xs, step_after, probe.no_resets)
             probe.close(promise, f"{probe.steps} steps from {start}", step_ys, ys)
             probe.close(promise, f"went on for {probe.steps} steps from the states they left", step_going_on, going_on)
 
@@ -135,47 +114,42 @@ def _check_agreement(probe: Probe) -> None:
 def _check_chunking(probe: Probe) -> None:
     cuts = range(0, probe.steps, CHUNK)
     for start, state in (("a fresh state", probe.fresh()), ("a used state", probe.used())):
-        ys, after = run_unroll(probe.core, probe.xs, state, probe.resets)
+        ys, after = probe.unroll(probe.xs, state, probe.resets)
         pieces = []
         for cut in cuts:
             piece = slice(cut, cut + CHUNK)
-            chunk, state = run_unroll(probe.core, probe.xs[:, piece], state, probe.resets[:, piece])
+            chunk, state = probe.unroll(probe.xs[:, piece], state, probe.resets[:, piece])
             pieces.append(chunk)
         what = f"one unroll of {probe.steps} against {len(cuts)} of {CHUNK}, from {start}"
         probe.close("any chunking", what, np.concatenate(pieces, axis=1), ys)
-        going_on, _ = run_unroll(probe.core, probe.next_xs, after, probe.no_resets)
-        cut_going_on, _ = run_unroll(probe.core, probe.next_xs, state, probe.no_resets)
+        going_on, _ = probe.unroll(probe.next_xs, after, probe.no_resets)
+        cut_going_on, _ = probe.unroll(probe.next_xs, state, probe.no_resets)
         probe.close("any chunking", f"{what}, and {probe.steps} steps more", cut_going_on, going_on)
 
 
 def _check_streams(probe: Probe) -> None:
     state = probe.used()
-    ys, _ = run_unroll(probe.core, probe.xs, state, probe.resets)
+    ys, _ = probe.unroll(probe.xs, state, probe.resets)
     for stream in range(probe.streams):
-        alone, _ = run_alone(probe.core, probe.xs[stream], probe.of_stream(stream, state), probe.resets[stream])
-        probe.close(
-            "streams are apart",
-            f"stream {stream} of {probe.streams} in a vmap against the same stream alone",
-            np.asarray(ys)[stream],
-            alone,
-        )
+        alone = probe.alone(probe.xs[stream], probe.of_stream(stream, state), probe.resets[stream])
+        what = f"stream {stream} of {probe.streams} among the others against the same stream alone"
+        probe.close("streams are apart", what, ys[stream], alone)
 
 
 def _check_weights(probe: Probe) -> None:
-    if not jax.tree.leaves(eqx.filter(probe.core, eqx.is_inexact_array)):
-        probe.left_out.append("weights may change: the core is not a pytree with floating arrays in it")
+    promise = "weights may change"
+    if probe.other_core is None:
+        probe.left_out.append(f"{promise}: {probe.weightless}")
         return
     state = probe.used()
-    ys, _ = run_unroll(probe.other_core, probe.xs, state, probe.resets)
+    ys, _ = probe.run("unroll", probe.xs, state, probe.resets, other_weights=True)
     for way in ("step", "prepared step"):
-        other, _ = WAYS[way](probe.other_core, probe.xs, state, probe.resets)
-        probe.close(
-            "weights may change", f"{way} against unroll, under new weights, from the state that the old ones left", other, ys
-        )
-        _, stepped = WAYS[way](probe.core, probe.next_xs, probe.fresh(), probe.resets)
-        for later in WAYS:
-            other, _ = WAYS[later](probe.other_core, probe.xs, stepped, probe.resets)
-            probe.close("weights may change", f"{way} under the old weights, then {later} under the new", other, ys)
+        other, _ = probe.run(way, probe.xs, state, probe.resets, other_weights=True)
+        probe.close(promise, f"{way} against unroll, under new weights, from the state that the old ones left", other, ys)
+        _, stepped = probe.run(way, probe.next_xs, probe.fresh(), probe.resets)
+        for later in probe.ways:
+            other, _ = probe.run(later, probe.xs, stepped, probe.resets, other_weights=True)
+            probe.close(promise, f"{way} under the old weights, then {later} under the new", other, ys)
 
 
 def _check_resets(probe: Probe) -> None:
@@ -191,58 +165,57 @@ def _check_resets(probe: Probe) -> None:
         (f"changed the inputs, the resets and the state {where}", other_xs, probe.disturbed(state), other_resets),
         (f"put what is not finite into the inputs and the state {where}", spoilt_xs, probe.spoilt(state), resets),
     )
-    for name, way in WAYS.items():
-        ys, after = way(probe.core, probe.xs, state, resets)
-        going_on, _ = run_unroll(probe.core, probe.next_xs, after, probe.no_resets)
+    for way in probe.ways:
+        ys, after = probe.run(way, probe.xs, state, resets)
+        going_on, _ = probe.unroll(probe.next_xs, after, probe.no_resets)
         for change, *given in changes:
-            other, other_after = way(probe.core, *given)
-            what = f"{change}, through {name}"
-            probe.same_bits("nothing leaks past a reset", what, np.asarray(other)[~before], np.asarray(ys)[~before])
-            other_going_on, _ = run_unroll(probe.core, probe.next_xs, other_after, probe.no_resets)
+            other, other_after = probe.run(way, *given)
+            what = f"{change}, through {way}"
+            probe.same_bits("nothing leaks past a reset", what, other[~before], ys[~before])
+            other_going_on, _ = probe.unroll(probe.next_xs, other_after, probe.no_resets)
             probe.same_bits("nothing leaks past a reset", f"{what}, and {probe.steps} steps more", other_going_on, going_on)
 
 
 def _check_future(probe: Probe) -> None:
     state = probe.used()
-    ys, _ = run_unroll(probe.core, probe.xs, state, probe.resets)
+    ys, _ = probe.unroll(probe.xs, state, probe.resets)
     for now in (1, probe.steps // 2, probe.steps - 1):
         later = (np.arange(probe.steps) >= now)[None]
         xs = np.where(later[..., None], probe.other_xs, probe.xs)
-        other, _ = run_unroll(probe.core, xs, state, probe.resets ^ later)
+        other, _ = probe.unroll(xs, state, probe.resets ^ later)
         what = f"changed inputs and resets from step {now} of {probe.steps} on"
-        probe.same_bits("nothing leaks from the future", what, np.asarray(other)[:, :now], np.asarray(ys)[:, :now])
+        probe.same_bits("nothing leaks from the future", what, other[:, :now], ys[:, :now])
 
 
 def _check_fresh(probe: Probe) -> None:
     first, quietly = probe.resets.copy(), probe.resets.copy()
     first[:, 0], quietly[:, 0] = True, False
-    for name, way in WAYS.items():
-        ys, _ = way(probe.core, probe.xs, probe.fresh(), first)
-        quiet, _ = way(probe.core, probe.xs, probe.fresh(), quietly)
-        used, _ = way(probe.core, probe.xs, probe.used(), first)
+    for way in probe.ways:
+        ys, _ = probe.run(way, probe.xs, probe.fresh(), first)
+        quiet, _ = probe.run(way, probe.xs, probe.fresh(), quietly)
+        used, _ = probe.run(way, probe.xs, probe.used(), first)
         probe.close(
-            "a fresh state starts an episode", f"a fresh state without a reset against one with it, through {name}", quiet, ys
+            "a fresh state starts an episode", f"a fresh state without a reset against one with it, through {way}", quiet, ys
         )
-        probe.close("a fresh state starts an episode", f"a used state with a reset against a fresh one, through {name}", used, ys)
+        probe.close("a fresh state starts an episode", f"a used state with a reset against a fresh one, through {way}", used, ys)
 
 
 def _check_state_gradient(probe: Probe) -> None:
-    state = probe.of_stream(0, probe.used())
-    if not jax.tree.leaves(eqx.filter(state, eqx.is_inexact_array)):
-        probe.left_out.append("no gradient into the state: it has no floating arrays")
+    promise = "no gradient into the state"
+    found = probe.state_gradients()
+    if found is None:
+        probe.left_out.append(f"{promise}: it has no floating numbers")
         return
-    gradients = state_gradients(probe.core, probe.xs[0], state, probe.no_resets[0])
-    for what, gradient in gradients.items():
-        largest = max((float(np.max(np.abs(leaf), initial=0.0)) for leaf in jax.tree.leaves(gradient)), default=0.0)
-        probe.checks.append(Check("no gradient into the state", f"differentiated the outputs {what}", largest, 0.0))
+    for what, largest in found.items():
+        probe.checks.append(Check(promise, f"differentiated the outputs {what}", largest, 0.0))
 
 
 def _check_remembers(probe: Probe, *, forgets: bool) -> None:
     xs = probe.xs.copy()
     xs[:, -2] = probe.other_xs[:, -2]
-    ys, _ = run_unroll(probe.core, probe.xs, probe.fresh(), probe.no_resets)
-    other, _ = run_unroll(probe.core, xs, probe.fresh(), probe.no_resets)
-    ys, other = np.asarray(ys)[:, -1], np.asarray(other)[:, -1]
+    ys, _ = probe.unroll(probe.xs, probe.fresh(), probe.no_resets)
+    other, _ = probe.unroll(xs, probe.fresh(), probe.no_resets)
+    ys, other = ys[:, -1], other[:, -1]
     if forgets:
         probe.same_bits("it remembers", "changed the input before the last; the core is meant to have no memory", other, ys)
     else:
@@ -252,24 +225,30 @@ def _check_remembers(probe: Probe, *, forgets: bool) -> None:
 
 
 def _check_segment_gradient(probe: Probe, *, differences: bool) -> None:
-    promise, said = "gradient through the segment", predicts(probe.core)
-    fresh, weight = probe.of_stream(0, probe.fresh()), probe.weight
-    last = "what is said of the last step" if said else "the last output"  # a core that predicts may learn from that alone
-    if said:
-        weight = probe.normal(run_said(probe.core, probe.xs, probe.fresh(), probe.no_resets).shape[-1:])
-    _, gradient = segment_gradients(probe.core, probe.xs[0], fresh, probe.no_resets[0], weight, said=said)
+    promise = "gradient through the segment"
+    fresh, no_resets = probe.of_stream(0, probe.fresh()), probe.no_resets[0]
+    said = probe.said(probe.xs, probe.fresh(), probe.no_resets)  # a core that predicts may learn from that alone
+    last = "the last output" if said is None else "what is said of the last step"
+    weight = probe.weight if said is None else probe.normal(said.shape[-1:])
+
+    def gradient_of(xs: np.ndarray, resets: np.ndarray) -> np.ndarray:
+        if said is None:
+            return probe.segment_gradients(xs, fresh, resets)[1]
+        return probe.said_gradients(xs, fresh, resets, weight)
+
+    def run(xs: np.ndarray) -> np.ndarray:
+        told = probe.said(xs, probe.fresh(), probe.no_resets)
+        return probe.unroll(xs, probe.fresh(), probe.no_resets)[0] if told is None else told
+
+    gradient = gradient_of(probe.xs[0], no_resets)
     memory = getattr(probe.core, "memory", None)
     reach = min(3 if memory is None else memory, probe.steps - 1)
-    gradient = np.asarray(gradient)
     sizes = np.max(np.abs(gradient), axis=-1)[::-1]
     for distance in range(reach + 1):
         what = f"differentiated {last} by the input {distance} steps before it"
         probe.holds(promise, what, bool(sizes[distance] > 0), "the gradient is zero")
-    resets = np.arange(probe.steps) == probe.steps - 2
-    _, past_reset = segment_gradients(probe.core, probe.xs[0], fresh, resets, weight, said=said)
-    probe.same_bits(
-        "nothing leaks past a reset", "differentiated by inputs before a reset", np.asarray(past_reset)[:-2], 0 * gradient[:-2]
-    )
+    past_reset = gradient_of(probe.xs[0], np.arange(probe.steps) == probe.steps - 2)
+    probe.same_bits("nothing leaks past a reset", "differentiated by inputs before a reset", past_reset[:-2], 0 * gradient[:-2])
     if not differences:
         probe.left_out.append("finite differences: bfloat16 is too coarse")
         return
@@ -277,10 +256,7 @@ def _check_segment_gradient(probe: Probe, *, differences: bool) -> None:
     small = 0.003
     directions = probe.directions * (np.arange(probe.steps) < probe.steps - 1)[None, :, None].astype(np.float32)
     xs = np.broadcast_to(probe.xs[:1], probe.xs.shape)
-    run = run_said if said else lambda *given: run_unroll(*given)[0]
-    ahead = run(probe.core, xs + small * directions, probe.fresh(), probe.no_resets)
-    behind = run(probe.core, xs - small * directions, probe.fresh(), probe.no_resets)
-    measured = (np.asarray(ahead) - np.asarray(behind))[:, -1] @ weight / (2 * small)
+    measured = (run(xs + small * directions) - run(xs - small * directions))[:, -1] @ weight / (2 * small)
     claimed = np.einsum("btd,td->b", directions, gradient)
     off = float(np.linalg.norm(claimed - measured) / max(float(np.linalg.norm(measured)), 1e-6))
     probe.checks.append(Check(promise, "gradient by earlier inputs against finite differences", off, DERIVATIVE_TOLERANCE))
@@ -294,35 +270,31 @@ def _check_window(probe: Probe) -> None:
     xs = np.resize(probe.xs[0], (steps, probe.xs.shape[-1]))
     last = steps - 1 - probe.window
     fresh, resets = probe.of_stream(0, probe.fresh()), np.zeros(steps, bool)
-    ys, _ = run_alone(probe.core, xs, fresh, resets)
+    ys = probe.alone(xs, fresh, resets)
     before = (np.arange(steps) < last)[:, None]
-    other, _ = run_alone(probe.core, np.where(before, -100 * xs, xs), fresh, resets)
-    probe.same_bits(
-        "the window", f"changed every input more than {probe.window} steps back", np.asarray(other)[-1], np.asarray(ys)[-1]
-    )
+    other = probe.alone(np.where(before, -100 * xs, xs), fresh, resets)
+    probe.same_bits("the window", f"changed every input more than {probe.window} steps back", other[-1], ys[-1])
     # Through many layers the effect may be lost in rounding, but not its gradient; without a gradient there is still the effect.
     there = (np.arange(steps) == last)[:, None]
-    other, _ = run_alone(probe.core, np.where(there, -100 * xs, xs), fresh, resets)
-    _, gradient = segment_gradients(probe.core, xs, fresh, resets, probe.weight)
-    seen = bool(np.any(np.asarray(other)[-1] != np.asarray(ys)[-1]) or np.any(np.asarray(gradient)[last] != 0))
+    other = probe.alone(np.where(there, -100 * xs, xs), fresh, resets)
+    _, gradient = probe.segment_gradients(xs, fresh, resets)
+    seen = bool(np.any(other[-1] != ys[-1]) or np.any(gradient[last] != 0))
     probe.holds("the window", f"changed the input {probe.window} steps back", seen, "the output does not depend on it")
 
 
 def _check_finite(probe: Probe) -> None:
     for what, xs in (("random inputs", probe.xs), ("zeros", 0 * probe.xs)):
-        state = probe.of_stream(2, probe.used())
-        for name, way in WAYS.items():
-            ys, _ = way(probe.core, xs, probe.fresh(), probe.resets)
-            probe.holds("finite", f"{name} on {what}", bool(np.all(np.isfinite(ys))), "an output is not finite")
-        gradients = segment_gradients(probe.core, xs[2], state, probe.resets[2], probe.weight)
-        finite = all(bool(np.all(np.isfinite(leaf))) for leaf in jax.tree.leaves(gradients))
+        for way in probe.ways:
+            ys, _ = probe.run(way, xs, probe.fresh(), probe.resets)
+            probe.holds("finite", f"{way} on {what}", bool(np.all(np.isfinite(ys))), "an output is not finite")
+        finite, _ = probe.segment_gradients(xs[2], probe.of_stream(2, probe.used()), probe.resets[2])
         probe.holds("finite", f"gradients of an unroll on {what}", finite, "a gradient is not finite")
 
 
 def _check_deterministic(probe: Probe) -> None:
-    for one, two in zip(jax.tree.leaves(probe.core.initial_state()), jax.tree.leaves(probe.core.initial_state()), strict=True):
+    for one, two in zip(probe.leaves(probe.fresh()), probe.leaves(probe.fresh()), strict=True):
         probe.same_bits("deterministic", "asked twice for an initial state", two, one)
-    for name, way in WAYS.items():
-        once, _ = way(probe.core, probe.xs, probe.fresh(), probe.resets)
-        twice, _ = way(probe.core, probe.xs, probe.fresh(), probe.resets)
-        probe.same_bits("deterministic", f"the same {name} twice", twice, once)
+    for way in probe.ways:
+        once, _ = probe.run(way, probe.xs, probe.fresh(), probe.resets)
+        twice, _ = probe.run(way, probe.xs, probe.fresh(), probe.resets)
+        probe.same_bits("deterministic", f"the same {way} twice", twice, once)

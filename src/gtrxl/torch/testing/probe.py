@@ -1,18 +1,15 @@
-"""A module under test: the ways to run it, and inputs, resets and states to try it on. B streams, T steps, D_in input width."""
+"""A module under test: the ways to run it. B streams, T steps, D_in input width."""
 
 import copy
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from gtrxl.testing.promises import Check
-
-CHUNK = 3
-"""Segments are a multiple of this long, so that they can be cut into unrolls of one short length."""
+from gtrxl.testing.probe import Probe, Run
 
 
 def offered(core: Any, name: str) -> Callable[[Any], Any]:
@@ -21,164 +18,160 @@ def offered(core: Any, name: str) -> Callable[[Any], Any]:
     return own if callable(own) else lambda state: state
 
 
+def floating(leaf: Any) -> bool:
+    """Whether it is a tensor of floats."""
+    return isinstance(leaf, Tensor) and leaf.is_floating_point()
+
+
+def given(core: Any, array: np.ndarray) -> Tensor:
+    """As the core takes it: on its device, and no memory shared with the probe's."""
+    parameter = next(core.parameters(), None) if isinstance(core, nn.Module) else None
+    return torch.tensor(array, device=None if parameter is None else parameter.device)
+
+
 @torch.no_grad()
-def run_unroll(core: Any, xs: Tensor, state: Any, resets: Tensor) -> tuple[Tensor, Any]:
+def run_unroll(core: Any, xs: np.ndarray, state: Any, resets: np.ndarray) -> tuple[Tensor, Any]:
     """All streams in one unroll."""
-    return core.unroll(xs, state, resets=resets)
+    return core.unroll(given(core, xs), state, resets=given(core, resets))
 
 
 @torch.no_grad()
-def run_steps(core: Any, xs: Tensor, state: Any, resets: Tensor) -> tuple[Tensor, Any]:
+def run_steps(core: Any, xs: np.ndarray, state: Any, resets: np.ndarray) -> tuple[Tensor, Any]:
     """All streams, step by step."""
     ys = []
-    for x, reset in zip(xs.unbind(1), resets.unbind(1), strict=True):
+    for x, reset in zip(given(core, xs).unbind(1), given(core, resets).unbind(1), strict=True):
         y, state = core.step(x, state, reset=reset)
         ys.append(y)
     return torch.stack(ys, dim=1), state
 
 
 @torch.no_grad()
-def run_prepared(core: Any, xs: Tensor, state: Any, resets: Tensor) -> tuple[Tensor, Any]:
+def run_prepared(core: Any, xs: np.ndarray, state: Any, resets: np.ndarray) -> tuple[Tensor, Any]:
     """All streams, step by step from prepared states."""
     ys, state = run_steps(core, xs, offered(core, "prepare")(state), resets)
     return ys, offered(core, "plain")(state)
 
 
-WAYS = {"unroll": run_unroll, "step": run_steps, "prepared step": run_prepared}
+class TorchProbe(Probe):
+    """A module for B streams at once."""
 
+    ways: ClassVar[Mapping[str, Run]] = {"unroll": run_unroll, "step": run_steps, "prepared step": run_prepared}
+    weightless: ClassVar[str] = "the core has no parameters"
 
-def segment_gradients(
-    core: Any, xs: Tensor, state: Any, resets: Tensor, weight: Tensor
-) -> tuple[Sequence[Tensor | None], Tensor | None]:
-    """Of weight . (the last outputs), with respect to the core's parameters and to xs."""
-    given = xs.clone().requires_grad_()
-    parameters = [each for each in core.parameters() if each.requires_grad] if hasattr(core, "parameters") else []
-    score = (core.unroll(given, state, resets=resets)[0][:, -1] * weight).sum()
-    if not score.requires_grad:
-        return [None] * len(parameters), None
-    *of_core, of_xs = torch.autograd.grad(score, [*parameters, given], allow_unused=True)
-    return of_core, of_xs
+    def width_of_outputs(self, input_size: int) -> int:
+        return int(run_steps(self.core, self.xs[:, :1], self.fresh(), self.resets[:, :1])[0].shape[-1])
 
-
-def state_gradients(core: Any, xs: Tensor, state: Any, resets: Tensor) -> dict[str, list[Tensor]]:
-    """Of the sum of the outputs, with respect to the state, through each of the calls."""
-
-    def through(call: Callable[[Any], Tensor], made: Callable[[Any], Any]) -> list[Tensor]:
-        leaves, shape = pytree.tree_flatten(state)
-        asked = [leaf.detach().clone().requires_grad_() if floating(leaf) else leaf for leaf in leaves]
-        score = call(made(pytree.tree_unflatten(asked, shape)))
-        if not score.requires_grad:
-            return []
-        found = torch.autograd.grad(score, [leaf for leaf in asked if floating(leaf)], allow_unused=True)
-        return [each for each in found if each is not None]
-
-    def stepped(state: Any) -> Tensor:
-        total = xs.new_zeros(())
-        for x, reset in zip(xs.unbind(1), resets.unbind(1), strict=True):
-            y, state = core.step(x, state, reset=reset)
-            total = total + y.sum()
-        return total
-
-    return {
-        "of unroll by its state": through(lambda state: core.unroll(xs, state, resets=resets)[0].sum(), lambda state: state),
-        "of steps by their state": through(stepped, lambda state: state),
-        "of prepared steps by their state": through(stepped, offered(core, "prepare")),
-    }
-
-
-def floating(leaf: Any) -> bool:
-    """Whether it is a tensor of floats."""
-    return isinstance(leaf, Tensor) and leaf.is_floating_point()
-
-
-class Probe:
-    """A core with inputs, resets and states to try it on, and what was found."""
-
-    streams = 4
-
-    def __init__(self, core: Any, *, input_size: int, steps: int | None, seed: int, tolerance: float):
-        memory, layers = getattr(core, "memory", None), getattr(core, "layers", None)
-        self.core = core
-        self.tolerance = tolerance
-        self.window = memory * layers if isinstance(memory, int) and isinstance(layers, int) else None
-        enough = max(9, (self.window or 0) + 2) if steps is None else max(steps, 2 * CHUNK)
-        self.steps = -(-enough // CHUNK) * CHUNK
-        self.checks: list[Check] = []
-        self.left_out: list[str] = []
-        parameter = next(core.parameters(), None) if isinstance(core, nn.Module) else None
-        self.device = torch.device("cpu") if parameter is None else parameter.device
-        self.random = torch.Generator().manual_seed(seed)
-        shape = (self.streams, self.steps, input_size)
-        self.xs, self.next_xs, self.directions = self.normal(*shape), self.normal(*shape), self.normal(*shape)
-        self.other_xs = 100 * self.normal(*shape)
-        # Streams: no reset at all, one at the start, resets here and there, two in a row.
-        resets = torch.zeros(shape[:2], dtype=torch.bool)
-        resets[1, 0] = resets[2, 1] = resets[2, self.steps // 2] = resets[3, self.steps - 3] = resets[3, self.steps - 2] = True
-        self.resets = resets.to(self.device)
-        self.no_resets = torch.zeros_like(self.resets)
-        self.output_size = self.width_of_outputs()
-        self.weight = self.normal(self.output_size)
-
-    def width_of_outputs(self) -> int:
-        """As a step shows it; of a core that cannot step, which the first check will tell, 1."""
-        try:
-            return int(run_steps(self.core, self.xs[:, :1], self.fresh(), self.resets[:, :1])[0].shape[-1])
-        except Exception:  # whatever the user's core raises is found again, and told, by the checks
-            return 1
-
-    def normal(self, *shape: int) -> Tensor:
-        return torch.randn(*shape, generator=self.random).to(self.device)
+    def numpy(self, ys: Tensor) -> np.ndarray:
+        return ys.detach().float().cpu().numpy()
 
     def with_other_weights(self) -> Any:
-        """The core with every parameter changed by about a tenth, zeros by a hundredth."""
+        if not isinstance(self.core, nn.Module) or not any(True for _ in self.core.parameters()):
+            return None
         other = copy.deepcopy(self.core)
         with torch.no_grad():
             for parameter in other.parameters():
-                by = 1 + 0.1 * (2 * torch.rand(parameter.shape, generator=self.random) - 1)
-                moved = parameter.cpu().float() * by + 0.01 * torch.randn(parameter.shape, generator=self.random)
-                parameter.copy_(moved.to(parameter))
+                by = 1 + 0.1 * self.random.uniform(-1, 1, parameter.shape)
+                moved = self.numpy(parameter) * by + 0.01 * self.normal(parameter.shape)
+                parameter.copy_(torch.as_tensor(moved).to(parameter))
         return other
 
-    def disturbed(self, state: Any) -> Any:
-        """The state with large noise on every tensor of floats."""
-        return pytree.tree_map(lambda leaf: (leaf + 100 * self.normal(*leaf.shape)).to(leaf) if floating(leaf) else leaf, state)
-
-    def spoilt(self, state: Any) -> Any:
-        """The state with nothing finite in its tensors of floats."""
-        return pytree.tree_map(lambda leaf: torch.full_like(leaf, torch.nan) if floating(leaf) else leaf, state)
-
-    def fresh(self, streams: int | None = None) -> Any:
-        return self.core.initial_state(self.streams if streams is None else streams)
-
-    def used(self) -> Any:
-        """States after a segment, of different ages because of the resets."""
-        return run_unroll(self.core, self.next_xs, self.fresh(), self.resets)[1]
+    def fresh(self) -> Any:
+        return self.core.initial_state(self.streams)
 
     def of_stream(self, stream: int, state: Any) -> Any:
-        """One stream of a state, still with its axis of streams."""
         return pytree.tree_map(lambda leaf: leaf[stream : stream + 1], state)
 
-    def attempt(self, promise: str, check: Callable[["Probe"], None]) -> None:
-        """Run a check; a core that raises has broken the promise that was being checked."""
-        try:
-            check(self)
-        except Exception as error:  # whatever the user's core raises is a finding
-            first = (str(error).strip().splitlines() or [""])[0]
-            self.checks.append(Check(promise, "ran it", np.inf, 0.0, f"raised {type(error).__name__}: {first}"))
+    def leaves(self, state: Any) -> list[np.ndarray]:
+        return [self.numpy(leaf) for leaf in pytree.tree_leaves(state) if isinstance(leaf, Tensor)]
 
-    def close(self, promise: str, what: str, ours: Tensor, theirs: Tensor) -> None:
-        """Record how far apart two results are, as a share of the largest number."""
-        ours, theirs = ours.detach().double(), theirs.detach().double()
-        scale = max(float(theirs.abs().max()), 1e-6)
-        self.checks.append(Check(promise, what, float((ours - theirs).abs().max()) / scale, self.tolerance))
+    def disturbed(self, state: Any) -> Any:
+        def noisy(leaf: Any) -> Any:
+            return leaf + 100 * torch.as_tensor(self.normal(leaf.shape)).to(leaf) if floating(leaf) else leaf
 
-    def same_bits(self, promise: str, what: str, ours: Tensor, theirs: Tensor) -> None:
-        """Record how far apart two results are that must not differ at all."""
-        mine, other = (of.detach().double().cpu().numpy() for of in (ours, theirs))
-        same = np.array_equal(mine, other)
-        off = 0.0 if same else float(np.max(np.abs(mine - other), initial=0.0)) or np.inf
-        self.checks.append(Check(promise, what, off, 0.0))
+        return pytree.tree_map(noisy, state)
 
-    def holds(self, promise: str, what: str, condition: bool, error: str) -> None:
-        """Record something that is either so or not."""
-        self.checks.append(Check(promise, what, 0.0 if condition else np.inf, 0.0, "" if condition else error))
+    def spoilt(self, state: Any) -> Any:
+        return pytree.tree_map(lambda leaf: torch.full_like(leaf, torch.nan) if floating(leaf) else leaf, state)
+
+    def alone(self, xs: np.ndarray, state: Any, resets: np.ndarray) -> np.ndarray:
+        return self.numpy(run_unroll(self.core, xs[None], state, resets[None])[0])[0]
+
+    def states(self) -> Iterable[tuple[str, Any, Any, str]]:
+        state = self.fresh()
+        fast = offered(self.core, "prepare")(state)
+        _, stepped_fast = run_steps(self.core, self.xs[:, :1], fast, self.resets[:, :1])
+        for what, after, before in (
+            ("unroll", run_unroll(self.core, self.xs, state, self.resets)[1], state),
+            ("step", run_steps(self.core, self.xs[:, :1], state, self.resets[:, :1])[1], state),
+            ("a prepared step", stepped_fast, fast),
+            ("plain(prepare(state))", offered(self.core, "plain")(stepped_fast), state),
+        ):
+            words = f"the state was {_described(before)} and became {_described(after)}"
+            yield what, _types(after), _types(before), words
+
+    def shapes(self) -> Iterable[tuple[str, tuple[int, ...], tuple[int, ...]]]:
+        for what, way, steps in (("step", "step", 1), ("a prepared step", "prepared step", 1), ("unroll", "unroll", self.steps)):
+            ys, _ = self.run(way, self.xs[:, :steps], self.fresh(), self.resets[:, :steps])
+            yield what, ys.shape, (self.streams, steps, self.output_size)
+
+    def segment_gradients(self, xs: np.ndarray, state: Any, resets: np.ndarray) -> tuple[bool, np.ndarray]:
+        asked = given(self.core, xs[None]).requires_grad_()
+        ys, _ = self.core.unroll(asked, state, resets=given(self.core, resets[None]))
+        score = (ys[:, -1] * given(self.core, self.weight)).sum()
+        if not score.requires_grad:
+            return True, np.zeros_like(xs)
+        parameters = [each for each in self.core.parameters() if each.requires_grad] if hasattr(self.core, "parameters") else []
+        found = torch.autograd.grad(score, [*parameters, asked], allow_unused=True)
+        finite = all(bool(leaf.isfinite().all()) for leaf in found if leaf is not None)
+        return finite, np.zeros_like(xs) if found[-1] is None else self.numpy(found[-1])[0]
+
+    def state_gradients(self) -> Mapping[str, float] | None:
+        state, core = self.used(), self.core
+        if not any(floating(leaf) for leaf in pytree.tree_leaves(state)):
+            return None
+        xs, resets = given(core, self.xs), given(core, self.no_resets)
+
+        def unrolled(state: Any) -> Tensor:
+            return core.unroll(xs, state, resets=resets)[0].sum()
+
+        def stepped(state: Any) -> Tensor:
+            total = xs.new_zeros(())
+            for x, reset in zip(xs.unbind(1), resets.unbind(1), strict=True):
+                y, state = core.step(x, state, reset=reset)
+                total = total + y.sum()
+            return total
+
+        # A module hands on what it computed: a gradient that is still in the state would reach the segment before it.
+        _, after = core.unroll(xs, state, resets=resets)
+        carried = any(floating(leaf) and leaf.requires_grad for leaf in pytree.tree_leaves(after))
+        return {
+            "of unroll by its state": _largest(_by_state(unrolled, state)),
+            "of steps by their state": _largest(_by_state(stepped, state)),
+            "of prepared steps by their state": _largest(
+                _by_state(lambda state: stepped(offered(core, "prepare")(state)), state)
+            ),
+            "that come after; unroll must give back state.detach()": np.inf if carried else 0.0,
+        }
+
+
+def _by_state(score: Callable[[Any], Tensor], state: Any) -> Sequence[Tensor | None]:
+    leaves, shape = pytree.tree_flatten(state)
+    asked = [leaf.detach().clone().requires_grad_() if floating(leaf) else leaf for leaf in leaves]
+    found = score(pytree.tree_unflatten(asked, shape))
+    if not found.requires_grad:
+        return []
+    return torch.autograd.grad(found, [leaf for leaf in asked if floating(leaf)], allow_unused=True)
+
+
+def _largest(gradients: Sequence[Tensor | None]) -> float:
+    return max((float(leaf.abs().max()) for leaf in gradients if leaf is not None and leaf.numel()), default=0.0)
+
+
+def _types(tree: Any) -> Any:
+    leaves, structure = pytree.tree_flatten(tree)
+    return structure, [(tuple(leaf.shape), leaf.dtype) if isinstance(leaf, Tensor) else leaf for leaf in leaves]
+
+
+def _described(tree: Any) -> str:
+    leaves = [leaf for leaf in pytree.tree_leaves(tree) if isinstance(leaf, Tensor)]
+    return "{" + ", ".join(f"{str(leaf.dtype).removeprefix('torch.')}{list(leaf.shape)}" for leaf in leaves) + "}"
