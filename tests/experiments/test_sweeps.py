@@ -150,6 +150,25 @@ def test_an_interrupt_stops_what_is_under_way_and_starts_no_more(tmp_path):
     assert workers.log == ["a", "b", "stop a", "stop b"]
 
 
+def test_a_polite_kill_is_an_interrupt_as_long_as_runs_are_under_way(monkeypatch, tmp_path):
+    """Runs are processes of their own: without it they would go on alone."""
+    before = signal.getsignal(signal.SIGTERM)
+
+    class Killed(Scripted):
+        def ended(self, handle):
+            answer = super().ended(handle)
+            if answer == "kill":
+                signal.raise_signal(signal.SIGTERM)
+            return answer
+
+    workers = Killed({"a": [None, "kill", None, ""]})
+    monkeypatch.setattr(sweeps, "_Processes", lambda jobs: workers)
+    with pytest.raises(KeyboardInterrupt):
+        sweeps.sweep({"a": CONFIG}, tmp_path, quiet=True)
+    assert workers.log == ["a", "stop a"]
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
 def test_a_sweep_that_cannot_be(tmp_path):
     with pytest.raises(RunError, match=r"letters, digits .* got '\.\./x'"):
         sweeps.sweep({"../x": CONFIG}, tmp_path)

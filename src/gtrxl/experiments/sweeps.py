@@ -20,9 +20,10 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -57,8 +58,8 @@ def sweep(
 
     What is finished is skipped, what was stopped or crashed goes on from its checkpoint. `jobs=0` is one for each core, with Ray
     as many as the cluster has CPUs for. A run has one device unless its settings say more. With Ray, `folder` must be one
-    that all machines of the cluster see. Ctrl-C stops the runs with checkpoints. A run that crashes twice is said at
-    the end, when the others are done.
+    that all machines of the cluster see. Ctrl-C or a polite kill stops the runs with checkpoints. A run that crashes twice
+    is said at the end, when the others are done.
     """
     if engine not in ("local", "ray"):
         raise RunError(f"engine of a sweep must be local or ray, got {engine!r}; local uses the cores of this machine")
@@ -72,7 +73,7 @@ def sweep(
     crashes: dict[str, str] = {}
     if left:
         workers = _Processes(jobs) if engine == "local" else _RayTasks(jobs, address)
-        with contextlib.closing(workers):
+        with contextlib.closing(workers), _a_kill_is_an_interrupt():
             for name in left:
                 _plan(home / name, placed[name])
             crashes = _do(workers, home, left, say=(lambda line: None) if quiet else _say)
@@ -154,6 +155,23 @@ class _Workers(Protocol):
     def stop(self, handle: Any) -> None: ...
 
     def close(self) -> None: ...
+
+
+@contextlib.contextmanager
+def _a_kill_is_an_interrupt() -> Iterator[None]:
+    """SIGTERM as Ctrl-C: runs are processes of their own, and would go on without us."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    old = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, old)
 
 
 def _do(workers: _Workers, home: Path, left: deque[str], *, say: Any) -> dict[str, str]:
