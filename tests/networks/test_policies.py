@@ -125,6 +125,24 @@ def test_zeros_are_a_gaussian_at_zero_with_the_first_scale(first_scale):
     np.testing.assert_allclose(policy.scale, first_scale, rtol=1e-5)
 
 
+@pytest.mark.parametrize(("first_scale", "widest"), [(0.5, 1.0), (0.1, 3.0)])
+def test_with_a_bound_a_scale_begins_where_it_would_and_never_passes_it(first_scale, widest):
+    head = Head(gymnasium.spaces.Box(-1, 1, (1,), np.float32), first_scale=first_scale, widest=widest)
+    numbers = jnp.array([-1e4, -1.0, 0.0, 1.0, 1e4])
+    policy = head(jnp.stack([jnp.zeros(5), numbers], axis=-1))
+    assert isinstance(policy, Gaussian)
+    scale = np.asarray(policy.scale[:, 0])
+    assert scale[0] == pytest.approx(LEAST_SCALE)
+    assert scale[2] == pytest.approx(first_scale, rel=1e-5)
+    assert scale[4] == pytest.approx(widest, rel=1e-5)
+    assert (np.diff(scale) > 0).all()
+
+
+def test_a_bound_below_the_first_scale_is_refused():
+    with pytest.raises(AgentError, match=r"widest spread must be above 0\.5, .* got 0\.4; 0 sets no bound"):
+        Head(gymnasium.spaces.Box(-1, 1, (1,), np.float32), widest=0.4)
+
+
 def test_a_scale_never_falls_below_the_least_and_grows_with_its_number():
     numbers = jnp.array([-1e4, -50.0, 0.0, 5.0])[:, None]
     policy = CONTINUOUS(jnp.concatenate([jnp.zeros((4, ACTIONS)), jnp.broadcast_to(numbers, (4, ACTIONS))], axis=-1))

@@ -140,7 +140,12 @@ def test_a_run_of_an_older_version_is_what_it_was(tmp_path):
     tasks = ("grid-numpad", "gym:CartPole-v1", "gym:MountainCarContinuous-v0")
     for task, algorithm in itertools.product(tasks, ("vmpo", "ppo")):
         learner = {"adam_epsilon": 1e-8} | ({"least_spread": 0.0} if algorithm == "ppo" else {})
-        before = {"net": {"output_norm": False}, "learner": learner, "gym": {"noise_steps": 1}, "fleet": {"ahead": 1}}
+        before = {
+            "net": {"output_norm": False},
+            "learner": learner,
+            "gym": {"noise_steps": 1, "widest_noise": 0.0},
+            "fleet": {"ahead": 1},
+        }
         config = configs.change(defaults(task=task, algorithm=algorithm), {**before, "final_rate": 1.0})
         written = configs.as_dict(config)
         for part, names in before.items():
@@ -170,9 +175,14 @@ def test_gymnasium_tasks_are_learned_by_ppo_unless_another_is_named(tmp_path):
 
 def test_what_a_known_gymnasium_task_needs_is_all_that_is_different_there():
     usual = defaults(task="gym:CartPole-v1")
-    pendulum = configs.change(usual, {"task": "gym:Pendulum-v1", "discount": 0.95, "learner": {"entropy_cost": 0.01}})
+    own = {"entropy_cost": 0.01, "clip": 0.1, "learning_rate": 5e-4}
+    pendulum = configs.change(usual, {"task": "gym:Pendulum-v1", "discount": 0.95, "learner": own})
     assert defaults(task="gym:Pendulum-v1") == pendulum
-    rare = {"popart_step": 1e-4, "learner": {"entropy_cost": 0.01, "least_spread": 0.5}, "gym": {"noise_steps": 16}}
+    rare = {
+        "popart_step": 1e-4,
+        "learner": {"entropy_cost": 0.01, "least_spread": 0.5},
+        "gym": {"noise_steps": 16, "widest_noise": 1.0},
+    }
     assert defaults(task="gym:MountainCarContinuous-v0") == configs.change(
         usual, {"task": "gym:MountainCarContinuous-v0", **rare}
     )

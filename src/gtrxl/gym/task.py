@@ -64,11 +64,11 @@ WITH_PPO: Mapping[str, Any] = types.MappingProxyType(
 """PPO for a task that nothing is known about: much is learned from few frames, which are what takes time here."""
 KNOWN_IDS: Mapping[str, Mapping[str, Any]] = types.MappingProxyType(
     {
-        r"Pendulum-": {"discount": 0.95, "learner": {"entropy_cost": 0.01}},
+        r"Pendulum-": {"discount": 0.95, "learner": {"entropy_cost": 0.01, "clip": 0.1, "learning_rate": 5e-4}},
         r"MountainCarContinuous-": {
             "popart_step": 1e-4,
             "learner": {"entropy_cost": 0.01, "least_spread": 0.5},
-            "gym": {"noise_steps": 16},
+            "gym": {"noise_steps": 16, "widest_noise": 1.0},
         },
     }
 )

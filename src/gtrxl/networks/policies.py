@@ -156,6 +156,15 @@ NEVER = -1e9
 """The logit of a value that a choice does not have. Finite: minus infinity times a probability of zero is not a number."""
 LEAST_SCALE = 1e-3
 """A standard deviation never falls below this; a density would have no bound."""
+FIRST_SCALE = 0.5
+"""The standard deviation that learning begins with."""
+
+
+def shift_of_scale(first: float, widest: float) -> float:
+    """What is added to a layer's numbers, so that zeros are a standard deviation of `first`: before a softplus, or with a bound
+    before a sigmoid."""
+    first, widest = first - LEAST_SCALE, widest - LEAST_SCALE
+    return math.log(first / (widest - first)) if widest > 0 else math.log(math.expm1(first))
 
 
 class Head(eqx.Module):
@@ -163,8 +172,10 @@ class Head(eqx.Module):
 
     spec: ActionSpec = eqx.field(static=True)
     first_scale: float = eqx.field(static=True)
+    widest: float = eqx.field(static=True)
+    """The bound of a standard deviation; 0 for none."""
 
-    def __init__(self, space: gymnasium.spaces.Space | ActionSpec, *, first_scale: float = 0.5):
+    def __init__(self, space: gymnasium.spaces.Space | ActionSpec, *, first_scale: float = FIRST_SCALE, widest: float = 0.0):
         if isinstance(space, ActionSpec):
             self.spec = space
         elif isinstance(space, gymnasium.spaces.Discrete):
@@ -177,7 +188,11 @@ class Head(eqx.Module):
             raise AgentError(
                 f"actions must be Discrete, a Box with one axis, or a Dict of both, got {space}; wrap the task so that they are"
             )
-        self.first_scale = first_scale
+        if widest and not widest > first_scale:
+            raise AgentError(
+                f"the widest spread must be above {first_scale}, with which it begins, got {widest}; 0 sets no bound"
+            )
+        self.first_scale, self.widest = first_scale, widest
 
     @property
     def width(self) -> int:
@@ -232,7 +247,9 @@ class Head(eqx.Module):
 
     def _gaussian(self, numbers: Float[Array, "*n W"]) -> Gaussian:
         mean, raw = jnp.split(numbers, 2, axis=-1)
-        shift = math.log(math.expm1(self.first_scale - LEAST_SCALE))
+        shift = shift_of_scale(self.first_scale, self.widest)
+        if self.widest:
+            return Gaussian(mean=mean, scale=(self.widest - LEAST_SCALE) * jax.nn.sigmoid(raw + shift) + LEAST_SCALE)
         return Gaussian(mean=mean, scale=jax.nn.softplus(raw + shift) + LEAST_SCALE)
 
     def _padded(self, logits: Float[Array, "*n L"]) -> Float[Array, "*n K C"]:

@@ -15,6 +15,7 @@ import tyro
 from gtrxl.algorithms import LEARNERS, VMPO, Learner
 from gtrxl.algorithms.catalogue import learner_class
 from gtrxl.cores.catalogue import CORES, core_arguments
+from gtrxl.networks.policies import FIRST_SCALE
 from gtrxl.networks.vision import PAPER_CHANNELS, SMALL_CHANNELS
 from gtrxl.runs import tasks
 from gtrxl.runs.errors import RunError
@@ -104,8 +105,15 @@ class GymSettings:
     noise_steps: int = 1
     """Steps that the noise of continuous actions lasts in training, so that trying things goes somewhere; 1 draws it anew each
     time."""
+    widest_noise: float = 0.0
+    """The widest spread of continuous actions, where these go from -1 to 1, so that no agent comes to live by its noise; 0 sets
+    no bound."""
 
     def __post_init__(self):
+        if self.widest_noise and not FIRST_SCALE < self.widest_noise < math.inf:
+            raise RunError(
+                f"widest_noise must be 0 or above {FIRST_SCALE}, with which it begins, got {self.widest_noise}; 1 is wide"
+            )
         if self.noise_steps < 1:
             raise RunError(f"noise_steps must be at least 1, got {self.noise_steps}; 1 draws noise anew at every step")
         _not_beyond(self, LONGEST_NOISE, "noise_steps")

@@ -29,7 +29,7 @@ BEFORE: dict[str, dict[str, Any]] = {
     "": {"final_rate": 1.0, "prediction_weight": 1.0},
     "net": {"output_norm": False},
     "learner": {"adam_epsilon": 1e-8, "least_spread": 0.0, "max_surge": 0.0},
-    "gym": {"noise_steps": 1},
+    "gym": {"noise_steps": 1, "widest_noise": 0.0},
     "fleet": {"ahead": 1},
 }
 """By part, settings that older versions did not have, and what they did."""

@@ -26,7 +26,7 @@ def make_agent(config: Config[Any], shown: Task | Spaces, key: jax.Array, *, val
     torso_key, core_key, heads_key = jax.random.split(key, 3)
     net = config.net
     if isinstance(shown, Spaces):
-        seen, head = shown.lens.spec, Head(shown.hand.spec)
+        seen, head = shown.lens.spec, Head(shown.hand.spec, widest=config.gym.widest_noise)
         seen = dataclasses.replace(seen, measured=()) if config.gym.raw_numbers else seen
     else:
         seen, head = ObservationSpec.of(shown.observation_space), Head(shown.action_space)

@@ -67,7 +67,7 @@ def restored(kind: str, core: str = "gtrxl-gru", *, seed: int = 0, **net: Any) -
     """An agent as a run's checkpoint would give it."""
     config = dataclasses.replace(defaults(task=KINDS[kind], core=core), net=dataclasses.replace(NET, **net))
     if kind.startswith("gymnasium"):
-        config = dataclasses.replace(config, gym=dataclasses.replace(config.gym, previous="action+reward"))
+        config = dataclasses.replace(config, gym=dataclasses.replace(config.gym, previous="action+reward", widest_noise=1.5))
     tasks = config.tasks
     shapes = eqx.filter_eval_shape(lambda: make_agent(config, tasks.shown, jax.random.key(0), values=len(tasks)))
     random = np.random.default_rng(seed + (3 if kind == "two tasks" else 0))  # whose agent does not always do the same

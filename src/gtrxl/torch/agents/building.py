@@ -26,6 +26,7 @@ def twin(agent: jax_agent.Agent) -> Agent:
         hidden=agent.policy.hidden.bias.shape[0],
         values=agent.values,
         output_norm=agent.output_norm,
+        widest_noise=agent.head.widest,
         cells=None if agent.pixel_control is None else agent.pixel_control.cells,
     )
     module.load_state_dict({name: torch.from_numpy(np.array(array)) for name, array in named(agent).items()})

@@ -31,13 +31,14 @@ class Agent(nn.Module):
         hidden: int = 64,
         values: int = 1,
         output_norm: bool = False,
+        widest_noise: float = 0.0,
         cells: tuple[int, int] | None = None,
     ):
         """`cells` are those of pixel control, None without it."""
         super().__init__()
         self.torso = torso
         self.core = core
-        self.head = Head(actions)
+        self.head = Head(actions, widest=widest_noise)
         self.policy = MLP(core.output_size, self.head.width, hidden=hidden)
         self.value = MLP(core.output_size, values, hidden=hidden)
         self.output_norm = output_norm

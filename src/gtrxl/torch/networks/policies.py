@@ -3,7 +3,6 @@
 `gtrxl.networks.policies` has the same with all that learning asks of it. A numbers in an action, K choices among C values.
 """
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +11,7 @@ import torch.nn.functional as f
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from gtrxl.networks.policies import LEAST_SCALE, NEVER
+from gtrxl.networks.policies import LEAST_SCALE, NEVER, shift_of_scale
 from gtrxl.tasks.specs import ActionSpec
 
 
@@ -35,10 +34,10 @@ class Head(nn.Module):
     row: Tensor
     there: Tensor
 
-    def __init__(self, spec: ActionSpec, *, first_scale: float = 0.5):
+    def __init__(self, spec: ActionSpec, *, first_scale: float = 0.5, widest: float = 0.0):
         super().__init__()
         self.spec = spec
-        self.shift = math.log(math.expm1(first_scale - LEAST_SCALE))
+        self.shift, self.widest = shift_of_scale(first_scale, widest), widest
         # Logits side by side -> one row for each choice, all as long as the longest.
         counts = np.array(spec.discrete or (1,))
         place = np.arange(counts.max())[None]
@@ -61,7 +60,8 @@ class Head(nn.Module):
             logits = torch.where(self.there, numbers[..., self.row], NEVER)
         if self.spec.continuous:
             mean, raw = numbers[..., first:].chunk(2, dim=-1)
-            scale = f.softplus(raw + self.shift) + LEAST_SCALE
+            wide = (self.widest - LEAST_SCALE) * torch.sigmoid(raw + self.shift) if self.widest else f.softplus(raw + self.shift)
+            scale = wide + LEAST_SCALE
         return Policy(logits=logits, mean=mean, scale=scale)
 
     def mode(self, policy: Policy) -> Any:
