@@ -31,7 +31,6 @@ def test_what_the_results_are_said_to_show_is_what_their_rows_say():
     assert {each.experiment.id for each in made} == set(EXPERIMENTS) - {
         "final",
         "avm",
-        "rates",
         "sphere",
         "gates-3x3",
         "rivals",
