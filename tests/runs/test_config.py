@@ -181,7 +181,7 @@ def test_what_a_known_gymnasium_task_needs_is_all_that_is_different_there():
     rare = {
         "popart_step": 1e-4,
         "learner": {"entropy_cost": 0.01, "least_spread": 0.5},
-        "gym": {"noise_steps": 16, "widest_noise": 1.0},
+        "gym": {"noise_steps": 16},
     }
     assert defaults(task="gym:MountainCarContinuous-v0") == configs.change(
         usual, {"task": "gym:MountainCarContinuous-v0", **rare}

@@ -68,7 +68,7 @@ KNOWN_IDS: Mapping[str, Mapping[str, Any]] = types.MappingProxyType(
         r"MountainCarContinuous-": {
             "popart_step": 1e-4,
             "learner": {"entropy_cost": 0.01, "least_spread": 0.5},
-            "gym": {"noise_steps": 16, "widest_noise": 1.0},
+            "gym": {"noise_steps": 16},
         },
     }
 )
