@@ -70,6 +70,12 @@ def test_what_is_made_of_an_agent_goes_where_it_can_be_found(tmp_path):
     assert place_for(tmp_path, "episode.gif") == tmp_path / "episode.gif"
 
 
+def with_newer(card, now):
+    """Settings of a card, and those that are newer than it."""
+    both = {name: with_newer(value, now[name]) if isinstance(value, dict) else value for name, value in card.items()}
+    return {**now, **both}
+
+
 def test_a_film_and_an_export_by_name(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert cli.main(["export", "zoo:t-maze"]) == 0
@@ -79,8 +85,7 @@ def test_a_film_and_an_export_by_name(tmp_path, monkeypatch, capsys):
     assert all(np.array_equal(here[name], there[name]) for name in here)
     ours, theirs = json.loads((tmp_path / "t-maze.json").read_text()), shelf.card_of("t-maze")
     assert ours["return_late_in_training"] == theirs["return_late_in_training"]
-    since = {name: value for name, value in ours["config"].items() if name not in theirs["config"]}  # newer than the card
-    theirs = {**theirs, "config": {**theirs["config"], **since}}
+    theirs = {**theirs, "config": with_newer(theirs["config"], ours["config"])}
     assert {**ours, "version": None} == {**{name: theirs[name] for name in ours}, "version": None}
     assert cli.main(["watch", "zoo:t-maze"]) == 0
     assert capsys.readouterr().out.startswith("wrote t-maze.gif: 41 steps, return ")
