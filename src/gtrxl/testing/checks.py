@@ -229,12 +229,11 @@ def _check_segment_gradient(probe: Probe, *, differences: bool) -> None:
     fresh, no_resets = probe.of_stream(0, probe.fresh()), probe.no_resets[0]
     said = probe.said(probe.xs, probe.fresh(), probe.no_resets)  # a core that predicts may learn from that alone
     last = "the last output" if said is None else "what is said of the last step"
-    weight = probe.weight if said is None else probe.normal(said.shape[-1:])
+    saying = None if said is None else probe.normal(said.shape[-1:])
+    weight = probe.weight if saying is None else saying
 
     def gradient_of(xs: np.ndarray, resets: np.ndarray) -> np.ndarray:
-        if said is None:
-            return probe.segment_gradients(xs, fresh, resets)[1]
-        return probe.said_gradients(xs, fresh, resets, weight)
+        return probe.segment_gradients(xs, fresh, resets, saying=saying)[1]
 
     def run(xs: np.ndarray) -> np.ndarray:
         told = probe.said(xs, probe.fresh(), probe.no_resets)

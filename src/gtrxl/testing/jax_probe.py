@@ -180,8 +180,11 @@ class JaxProbe(Probe):
         stepped = jax.eval_shape(step, self.xs[0, 0], state, self.resets[0, 0])
         return state, fast, *unrolled, *stepped, *jax.eval_shape(step, self.xs[0, 0], fast, self.resets[0, 0])
 
-    def segment_gradients(self, xs: np.ndarray, state: Any, resets: np.ndarray) -> tuple[bool, np.ndarray]:
-        gradients = segment_gradients(self.core, xs, state, resets, self.weight)
+    def segment_gradients(
+        self, xs: np.ndarray, state: Any, resets: np.ndarray, *, saying: np.ndarray | None = None
+    ) -> tuple[bool, np.ndarray]:
+        weight = self.weight if saying is None else saying
+        gradients = segment_gradients(self.core, xs, state, resets, weight, said=saying is not None)
         finite = all(bool(np.all(np.isfinite(leaf))) for leaf in jax.tree.leaves(gradients))
         return finite, np.asarray(gradients[1])
 
@@ -197,9 +200,6 @@ class JaxProbe(Probe):
 
     def said(self, xs: np.ndarray, state: Any, resets: np.ndarray) -> np.ndarray | None:
         return np.asarray(run_said(self.core, xs, state, resets)) if predicts(self.core) else None
-
-    def said_gradients(self, xs: np.ndarray, state: Any, resets: np.ndarray, weight: np.ndarray) -> np.ndarray:
-        return np.asarray(segment_gradients(self.core, xs, state, resets, weight, said=True)[1])
 
 
 def _types(tree: Any) -> Any:

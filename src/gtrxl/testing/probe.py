@@ -126,8 +126,11 @@ class Probe(abc.ABC):
         """Of each call: its name, the shape of its output and the one that it must have."""
 
     @abc.abstractmethod
-    def segment_gradients(self, xs: np.ndarray, state: Any, resets: np.ndarray) -> tuple[bool, np.ndarray]:
-        """Of the last output of one stream, weighed, by its inputs [T, D_in]; before it, whether all gradients are finite."""
+    def segment_gradients(
+        self, xs: np.ndarray, state: Any, resets: np.ndarray, *, saying: np.ndarray | None = None
+    ) -> tuple[bool, np.ndarray]:
+        """Of the last output of one stream, weighed, by its inputs [T, D_in]; before it, whether all gradients are finite. With
+        `saying`, which is given where `said` says something, of that and with these weights."""
 
     @abc.abstractmethod
     def state_gradients(self) -> Mapping[str, float] | None:
@@ -136,10 +139,6 @@ class Probe(abc.ABC):
     def said(self, xs: np.ndarray, state: Any, resets: np.ndarray) -> np.ndarray | None:
         """What a core that predicts says of T steps of B streams, side by side: [B, T, .]; None of one that does not."""
         return None
-
-    def said_gradients(self, xs: np.ndarray, state: Any, resets: np.ndarray, weight: np.ndarray) -> np.ndarray:
-        """Of what is said of the last step of one stream, weighed, by its inputs."""
-        raise NotImplementedError(type(self).__name__)
 
     # What was found.
 

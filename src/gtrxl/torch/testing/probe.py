@@ -114,7 +114,10 @@ class TorchProbe(Probe):
             ys, _ = self.run(way, self.xs[:, :steps], self.fresh(), self.resets[:, :steps])
             yield what, ys.shape, (self.streams, steps, self.output_size)
 
-    def segment_gradients(self, xs: np.ndarray, state: Any, resets: np.ndarray) -> tuple[bool, np.ndarray]:
+    def segment_gradients(
+        self, xs: np.ndarray, state: Any, resets: np.ndarray, *, saying: np.ndarray | None = None
+    ) -> tuple[bool, np.ndarray]:
+        assert saying is None, "modules predict nothing"
         asked = given(self.core, xs[None]).requires_grad_()
         ys, _ = self.core.unroll(asked, state, resets=given(self.core, resets[None]))
         score = (ys[:, -1] * given(self.core, self.weight)).sum()
