@@ -172,6 +172,16 @@ def test_train_help_shows_the_defaults_of_its_task_and_learner(capsys: pytest.Ca
     assert words("grid-numpad-3x3") != words("grid-numpad")
 
 
+def test_a_setting_that_is_on_or_off_may_be_asked_for_either_way_whatever_its_default():
+    from gtrxl.cli.runs import Train
+
+    for preset, default in (("small", True), ("paper", False)):
+        line = ["t-maze", "--preset", preset]
+        assert Train.parse(line).net.output_norm is default
+        assert Train.parse([*line, "--net.output-norm"]).net.output_norm is True
+        assert Train.parse([*line, "--net.no-output-norm"]).net.output_norm is False
+
+
 def test_a_task_may_be_named_after_the_options():
     from gtrxl.cli.runs import Train
 

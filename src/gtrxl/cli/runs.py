@@ -133,7 +133,8 @@ def _parsed(command: type[Any], argv: Sequence[str], default: Any) -> Any:
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said):
-            return tyro.cli(command, args=argv, default=default, prog="gtrxl train", config=(tyro.conf.FlagCreatePairsOff,))
+            # Settings keep both forms, --x and --no-x: which one is the default differs from task to task.
+            return tyro.cli(command, args=argv, default=default, prog="gtrxl train")
     except SystemExit as stop:
         cause: BaseException | None = stop
         while cause is not None:
@@ -174,8 +175,8 @@ def _train_of(learner: type[Any]) -> type[Any]:
         preset: Literal["small", "paper"] = "small"
         """`small` learns on a laptop; `paper` has the paper's sizes and settings for the task and the core, for large machines.
         Several tasks share the streams out evenly: dmlab30 has 180 of them, where the paper has 128."""
-        outputs: tyro.conf.OmitArgPrefixes[Outputs] = Outputs()
-        own_code: tyro.conf.OmitArgPrefixes[OwnCode] = OwnCode()
+        outputs: tyro.conf.FlagCreatePairsOff[tyro.conf.OmitArgPrefixes[Outputs]] = Outputs()
+        own_code: tyro.conf.FlagCreatePairsOff[tyro.conf.OmitArgPrefixes[OwnCode]] = OwnCode()
         hosts: tyro.conf.OmitArgPrefixes[Hosts] = Hosts()
 
         def run(self) -> int:
