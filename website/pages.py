@@ -232,6 +232,11 @@ def _modules(package: Path) -> list[str]:
     return [path.stem for path in sorted(package.glob("*.py")) if not path.stem.startswith("_")]
 
 
+def _short(page: str) -> str:
+    """What there is room for beside a page: `torch.cores`, `levels.rooms`."""
+    return ".".join(posixpath.basename(page).split(".")[:-1][-2:])
+
+
 def _navigation(there: set[str], reference: list[str]) -> list[Any]:
     listed = {page for pages in NAVIGATION.values() for page in pages}
     others = sorted(page for page in there if page.endswith(".md") and "/" not in page and page not in listed)
@@ -239,5 +244,6 @@ def _navigation(there: set[str], reference: list[str]) -> list[Any]:
     for section, pages in NAVIGATION.items():
         found = [page for page in pages if page in there] + (others if section == MORE else [])
         entries: list[Any] = [{TITLES[page]: page} if page in TITLES else page for page in found]
-        sections.append({section: [*entries, {"Modules": reference}] if "reference/" in pages else entries})
+        modules = [{_short(page): page} for page in reference[1:]]
+        sections.append({section: [*entries, {"Modules": [reference[0], *modules]}] if "reference/" in pages else entries})
     return sections
