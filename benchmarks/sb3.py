@@ -5,8 +5,9 @@
 
 All have what rl-baselines3-zoo has for RecurrentPPO on CartPoleNoVel: 8 tasks x 32 steps, batches of 256, 20 epochs, and the
 published 100,000 frames. Its LSTM has sb3-contrib's default sizes (256, two of them); a second one has the width of our cores.
-One thread. Each turn is a process of its own, and the ratios are those within a turn. A score is the mean return of 20 episodes
-after training, with the likeliest actions; 500 is perfect.
+One thread; seconds are those of its processor, which a busy machine disturbs less than the clock's. Each turn is a process of its
+own, and the ratios are those within a turn. A score is the mean return of 20 episodes after training, with the likeliest actions;
+500 is perfect.
 """
 
 import dataclasses
@@ -58,7 +59,7 @@ def make() -> gymnasium.Env:
 
 
 def here(turn: str, settings: Settings) -> tuple[float, float | None]:
-    """One turn: frames a second between the first rollout and the last, and the score."""
+    """One turn: frames a second of the processor between the first rollout and the last, and the score."""
     import torch
     from sb3_contrib import RecurrentPPO
     from stable_baselines3.common.callbacks import BaseCallback
@@ -77,7 +78,7 @@ def here(turn: str, settings: Settings) -> tuple[float, float | None]:
         """Notes when a rollout begins."""
 
         def _on_rollout_start(self) -> None:
-            times.append((self.num_timesteps, time.perf_counter()))
+            times.append((self.num_timesteps, time.process_time()))
 
         def _on_step(self) -> bool:
             return True
@@ -145,7 +146,8 @@ def main() -> None:
         row = {"contender": name, "rates": [round(rate, 1) for rate in rates], "times": [round(ratio, 2) for ratio in ratios]}
         rows.append(row | ({"scores": scores} if settings.learn else {}))
     if settings.out is not None:
-        command = f"python benchmarks/sb3.py {f'--learn {settings.learn}' if settings.learn else f'--turns {settings.turns}'}"
+        what = f"--learn {settings.learn}" if settings.learn else f"--turns {settings.turns} --frames {settings.frames}"
+        command = f"python benchmarks/sb3.py {what}"
         settings.out.write_text(json.dumps({"made_by": command, "rows": rows}, indent=1) + "\n")
 
 

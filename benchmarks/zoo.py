@@ -2,12 +2,15 @@
 
     python benchmarks/zoo.py                          # every entry whose run has ended and that is not there yet
     python benchmarks/zoo.py --train                  # trains what is missing first, one after the other
-    python benchmarks/zoo.py --train --only numpad-2x2 --again
+    python benchmarks/zoo.py --train --only t-maze --again
+    python benchmarks/zoo.py --only numpad-2x2 --run FOLDER      # of a run that is elsewhere, also of one that has not ended
     python benchmarks/zoo.py --table                  # only prints the table of docs/zoo.md, which the others put there
 
-A run that was killed goes on. An entry is the best checkpoint of its run; its score is that of the exported file over new
-episodes, by the command on its card. Files are float32, as they were trained; one that would be too large has its matrices in
-float16, and its card also has the score that the float32 file gets in the same episodes.
+A run that was killed goes on. One that is given by `--run` must have the settings of the entry's command; it is read, and nothing
+is written into it. Where it has not come to its end, the card says how far it was, under `unfinished_at`. An entry is the best
+checkpoint of its run; its score is that of the exported file over new episodes, by the command on its card. Files are float32, as
+they were trained; one that would be too large has its matrices in float16, and its card also has the score that the float32 file
+gets in the same episodes.
 """
 
 import dataclasses
@@ -17,6 +20,7 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import tempfile
 from typing import Any
 
 import numpy as np
@@ -24,7 +28,10 @@ import tyro
 from safetensors.numpy import load_file, save_file
 
 import gtrxl
+from gtrxl.cli.runs import Train
 from gtrxl.evaluation.sharing.model_card import score_of
+from gtrxl.runs import folder as folders
+from gtrxl.runs import metrics, settings
 from gtrxl.zoo import shelf
 
 MOST_BYTES = 1_000_000
@@ -91,10 +98,13 @@ ENTRIES = (
         "POPGym's RepeatPreviousMedium",
         ("repeat-previous:decks=2,k=32", "--core", "gtrxl-gru", "--seed", "0", "--steps", "2000000", "--devices", "1"),
     ),
-    Entry(
+    Entry(  # draw 1 of `gtrxl reproduce sphere --scale laptop`
         "numpad-2x2",
         "Numpad 2x2, the sphere: continuous actions",
-        ("numpad-2x2", "--seed", "0", "--steps", "40000000", "--devices", "1"),
+        (
+            *("numpad-2x2", "--seed", "832453169", "--steps", "150000000", "--devices", "1"),
+            *("--learner.eps-mean", "0.005822182740599955", "--learner.eps-covariance", "0.00012629187035466635"),
+        ),
         episodes=128,
     ),
 )
@@ -110,36 +120,62 @@ class Settings:
     """Start the runs that are missing, and go on with those that were killed."""
     again: bool = False
     """Also make the entries that are there already."""
+    run: pathlib.Path | None = None
+    """The run to take the one entry of `--only` from, wherever it is, whether it has ended or not."""
     table: bool = False
     runs: pathlib.Path = pathlib.Path("runs/zoo")
 
 
-def make(entry: Entry, settings: Settings) -> str:
+def make(entry: Entry, chosen: Settings) -> str:
     """One entry; says how it went."""
-    run, file = settings.runs / entry.name, shelf.FOLDER / f"{entry.name}.safetensors"
-    if file.exists() and not settings.again:
+    run = chosen.runs / entry.name if chosen.run is None else chosen.run
+    if (shelf.FOLDER / f"{entry.name}.safetensors").exists() and not chosen.again:
         return "is there"
-    if settings.train and _status(run) not in ("finished", "diverged"):
+    if chosen.run is not None:
+        if others := differs(entry, run):
+            return f"must have a run with the settings of its command, got others in {run}: {others}"
+    elif chosen.train and _status(run) not in ("finished", "diverged"):
         words = (
             ["resume", str(run)] if (run / "config.json").exists() else ["train", *entry.words, "--run", str(run), "--no-board"]
         )
         if code := subprocess.run([sys.executable, "-m", "gtrxl", *words], check=False).returncode:
             return f"was not trained: exit code {code}"
-    if _status(run) != "finished":
+    if chosen.run is None and _status(run) != "finished":
         return f"has no finished run in {run}; --train makes it"
-    file, card = gtrxl.export(run, run / "zoo" / file.name)
+    with tempfile.TemporaryDirectory() as folder:
+        return _made(entry, run, pathlib.Path(folder))
+
+
+def _made(entry: Entry, run: pathlib.Path, folder: pathlib.Path) -> str:
+    """Exports, plays, writes the card, and puts both on the shelf."""
+    how_far = metrics.read(run / "metrics.jsonl")[-1]  # before the export: a run that is under way goes on
+    file, card = gtrxl.export(run, folder / f"{entry.name}.safetensors")
     how = {"episodes": entry.episodes, "greedy": entry.greedy}
     whole = _halved(file, card, how) if entry.half else {}
     if file.stat().st_size > MOST_BYTES:
         return f"is larger than {MOST_BYTES:,} bytes; left out"
     # The score is the file's, not the run's: what was written is read back and played.
     played = gtrxl.evaluate(file, **how)
-    result = json.loads((run / "result.json").read_text())
-    _write(card, json.loads(card.read_text()), about=entry.about, command=entry.command, minutes=round(result["seconds"] / 60, 1),
-           score=score_of(played, command=entry.eval_command), **whole)  # fmt: skip
+    part = {} if _status(run) == "finished" else {"unfinished_at": how_far["frames"]}
+    _write(card, json.loads(card.read_text()), about=entry.about, command=entry.command, **part,
+           minutes=round(how_far["seconds"] / 60, 1), score=score_of(played, command=entry.eval_command), **whole)  # fmt: skip
     for each in (file, card):
         shutil.copyfile(each, shelf.FOLDER / each.name)
     return f"scores {played.mean_return:.2f} +/- {played.std:.2f} over {played.episodes} episodes, {file.stat().st_size:,} bytes"
+
+
+def differs(entry: Entry, run: pathlib.Path) -> str:
+    """Settings of a run that are not those of the entry's command: what they are there and here."""
+    found, wanted = _flat(settings.as_dict(folders.read_config(run))), _flat(vars(Train.parse(entry.words)))
+    return ", ".join(f"{name} {found[name]} for {wanted.get(name)}" for name in found if found[name] != wanted.get(name))
+
+
+def _flat(told: dict[str, Any], before: str = "") -> dict[str, Any]:
+    parts = {name: dataclasses.asdict(of) if dataclasses.is_dataclass(of) else of for name, of in told.items()}  # pyright: ignore[reportArgumentType]
+    found = {}
+    for name, of in parts.items():
+        found |= _flat(of, f"{before}{name}.") if isinstance(of, dict) else {f"{before}{name}": of}
+    return found
 
 
 def _halved(file: pathlib.Path, card: pathlib.Path, how: dict[str, Any]) -> dict[str, Any]:
@@ -155,9 +191,9 @@ def _halved(file: pathlib.Path, card: pathlib.Path, how: dict[str, Any]) -> dict
 
 
 def _write(card: pathlib.Path, told: dict[str, Any], **more: Any) -> None:
-    settings = told.pop("config")
+    config = told.pop("config")
     part = card.with_suffix(".part")
-    part.write_text(json.dumps({**told, **more, "config": settings}, indent=2) + "\n")
+    part.write_text(json.dumps({**told, **more, "config": config}, indent=2) + "\n")
     os.replace(part, card)
 
 
@@ -176,24 +212,31 @@ def table() -> str:
         score = card["score"]
         ends = ("" if score[end] is None else f"{score[end]:.2f}" for end in ("random", "best"))
         cells = (f"`zoo:{entry.name}`", card["about"], f"{score['mean_return']:.2f} ± {score['std']:.2f}", *ends,
-                 f"{card['frames'] / 1e6:.1f} M", f"`{card['command'].replace(ROOMS, 'ROOMS')}`")  # fmt: skip
+                 _frames(card), f"`{card['command'].replace(ROOMS, 'ROOMS')}`")  # fmt: skip
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
+def _frames(card: dict[str, Any]) -> str:
+    frames = f"{card['frames'] / 1e6:.1f} M"
+    return f"{frames} of {card['config']['steps'] / 1e6:.0f} M" if "unfinished_at" in card else frames
+
+
 def main() -> None:
     """Makes them, and lists all."""
-    settings = tyro.cli(Settings, description=__doc__)
-    if settings.table:
+    chosen = tyro.cli(Settings, description=__doc__)
+    if chosen.table:
         print(table())
         return
     known = {entry.name for entry in ENTRIES}
-    for name in settings.only:
+    for name in chosen.only:
         if name not in known:
             sys.exit(f"only must be among {', '.join(sorted(known))}, got {name!r}")
+    if chosen.run is not None and len(chosen.only) != 1:
+        sys.exit(f"--run is of one agent, which --only names, got {len(chosen.only)} names")
     for entry in ENTRIES:
-        if not settings.only or entry.name in settings.only:
-            print(entry.name, make(entry, settings), flush=True)
+        if not chosen.only or entry.name in chosen.only:
+            print(entry.name, make(entry, chosen), flush=True)
     size = sum(path.stat().st_size for path in shelf.FOLDER.iterdir())
     print(f"{len(shelf.all_names())} of {len(ENTRIES)} agents, {size:,} bytes in all")
     if PAGE.exists():

@@ -46,7 +46,7 @@ TITLES = {"index.md": "gtrxl", "start.md": "First steps", "api.md": "Public name
 PICTURES = (".png", ".svg", ".gif", ".jpg", ".webp")
 LANGUAGES = {".py": "python", ".toml": "toml", ".sh": "bash", ".yml": "yaml", ".json": "json", ".cc": "cpp", ".h": "cpp"}
 FENCED = re.compile(r"(^```.*?^```[^\n]*$)", re.DOTALL | re.MULTILINE)
-LINK = re.compile(r"(\]\()([^)\s]+)(\))")
+LINK = re.compile(r"(\[[^\[\]]*\]\(|\]\()([^)\s]+)(\))")
 
 _pages: dict[str, Path] = {}
 """A page's address on the site -> where its text is in the repository, if it was written for that place."""
@@ -94,10 +94,18 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
             return link[0]
         place = link[2].partition("#")[2]
         address = posixpath.relpath(_address(target), here or ".")
-        return f"{link[1]}{address}{'#' * bool(place)}{place}{link[3]}"
+        return f"{_named(link[1], target)}{address}{'#' * bool(place)}{place}{link[3]}"
 
     parts = FENCED.split(markdown)
     return "".join(part if part.startswith("```") else LINK.sub(led, part) for part in parts)
+
+
+def _named(begin: str, target: Path) -> str:
+    """A link's words: a page that goes by its file's name, as it does on GitHub, by its title."""
+    if begin[1:-2].rpartition("/")[2] != target.name or target.suffix != ".md":
+        return begin
+    title = TITLES.get(_address(target)) or re.search(r"^# (.+)$", target.read_text("utf-8"), re.MULTILINE)
+    return begin if title is None else f"[{title if isinstance(title, str) else title[1]}]("
 
 
 def _target(source: Path, link: str) -> Path | None:
@@ -201,15 +209,32 @@ def _report() -> bytes:
 
 
 def _reference() -> Iterator[tuple[str, str]]:
-    """A page for each room: what its modules say of themselves."""
-    rooms = sorted(path.parent for path in SOURCE.glob("*/__init__.py"))
-    lines = [f"- [`gtrxl.{room.name}`]({room.name}.md){_summary(room / '__init__.py')}" for room in rooms]
+    """A page for each package, those inside of others too: what its modules say of themselves."""
+    packages: dict[str, Path] = {}
+    for path in sorted(SOURCE.rglob("__init__.py")):
+        if path.parent != SOURCE and _modules(path.parent):
+            packages[".".join(path.parent.relative_to(SOURCE).parts)] = path.parent
+    lines = [
+        f"{'  ' * name.count('.')}- [`gtrxl.{name}`]({name}.md){_summary(each / '__init__.py')}"
+        for name, each in packages.items()
+    ]
     begin = "# Modules\n\nFrom the docstrings. [The public names](../api.md) are on one page.\n\n"
     yield "reference/index.md", begin + "\n".join(lines)
-    for room in rooms:
-        modules = [path.stem for path in sorted(room.glob("*.py")) if not path.stem.startswith("_")]
-        parts = [f"::: gtrxl.{room.name}.{module}" for module in modules]
-        yield f"reference/{room.name}.md", f"# gtrxl.{room.name}\n\n{_summary(room / '__init__.py')[2:]}\n\n" + "\n\n".join(parts)
+    for name, each in packages.items():
+        parts = [f"# gtrxl.{name}", _summary(each / "__init__.py")[2:]]
+        inside = [other for other in packages if other.rpartition(".")[0] == name]
+        if inside:
+            parts.append("In pages of their own: " + ", ".join(f"[`{other}`]({other}.md)" for other in inside) + ".")
+        yield f"reference/{name}.md", "\n\n".join([*parts, *(f"::: gtrxl.{name}.{module}" for module in _modules(each))])
+
+
+def _modules(package: Path) -> list[str]:
+    return [path.stem for path in sorted(package.glob("*.py")) if not path.stem.startswith("_")]
+
+
+def _short(page: str) -> str:
+    """What there is room for beside a page: `torch.cores`, `levels.rooms`."""
+    return ".".join(posixpath.basename(page).split(".")[:-1][-2:])
 
 
 def _navigation(there: set[str], reference: list[str]) -> list[Any]:
@@ -219,5 +244,6 @@ def _navigation(there: set[str], reference: list[str]) -> list[Any]:
     for section, pages in NAVIGATION.items():
         found = [page for page in pages if page in there] + (others if section == MORE else [])
         entries: list[Any] = [{TITLES[page]: page} if page in TITLES else page for page in found]
-        sections.append({section: [*entries, {"Modules": reference}] if "reference/" in pages else entries})
+        modules = [{_short(page): page} for page in reference[1:]]
+        sections.append({section: [*entries, {"Modules": [reference[0], *modules]}] if "reference/" in pages else entries})
     return sections

@@ -19,6 +19,7 @@ from gtrxl.runs import settings as configs
 from gtrxl.runs.errors import RunError
 from gtrxl.runs.folder import checkpoints_of
 from gtrxl.tasks.scores import reference_scores
+from gtrxl.tasks.specs import ObservationSpec
 from gtrxl.training.session import engine_of
 from tests.tasks.stepping import begin as reset_one
 from tests.tasks.stepping import run as step_many
@@ -27,6 +28,7 @@ from tests.training.small import CUT, T, random_agent, unrolled
 NET = {"layers": 1, "width": 16, "torso": 16, "hidden": 16}
 TASK = gtrxl.make_task("grid-numpad")
 EPISODES = 3
+PICTURES = "rooms_select_nonmatching_object:height=24,width=32"
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +95,44 @@ def test_observations_of_another_shape_are_refused(player):
         player.act(np.zeros((2, 18)), player.initial_state())
 
 
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        ({"vector": 1}, r"an observation must be float32 of shape \[18\], got a dict of vector"),
+        (None, r"an observation must have shape \[18\], got \[\]"),
+        ("words", r"an observation must be float32 of shape \[18\], got str"),
+        (np.full(18, np.nan), "an observation must be finite, got nan among its 18 numbers"),
+    ],
+)
+def test_what_is_no_observation_is_told_in_one_line(player, given, line):
+    with pytest.raises(RunError, match=line) as told:
+        player.act(given, player.initial_state())
+    assert "\n" not in str(told.value)
+
+
+def test_what_is_no_state_is_told_in_one_line(player):
+    seen = np.zeros(18, np.float32)
+    for state in (None, player.act(seen, player.initial_state())):  # the pair, not taken apart
+        with pytest.raises(RunError, match="state must be what initial_state or the last act of this agent gave, got"):
+            player.act(seen, state)
+
+
+def test_a_picture_is_not_cast_to_what_it_is_not():
+    """Numbers from 0 to 1 would all be black as bytes."""
+    player = CompiledAgent(agent=random_agent(CUT), task=gtrxl.make_task(PICTURES))
+    seen = ObservationSpec.of(player.task.observation_space).zeros()
+    assert isinstance(seen, dict)
+    for wrong in (np.full(seen["image"].shape, 0.5), np.full(seen["image"].shape, 300)):
+        with pytest.raises(
+            RunError, match=r"an observation of uint8 must be whole numbers that fit, got (0.5|300) among (float|int)64"
+        ):
+            player.act({**seen, "image": wrong}, player.initial_state())
+    with pytest.raises(
+        RunError, match=r"must be a dict of vector, image, instruction, got a dict of vector, image; see the task"
+    ):
+        player.act({name: seen[name] for name in ("vector", "image")}, player.initial_state())
+
+
 @pytest.fixture(scope="module")
 def evaluation(run):
     return gtrxl.evaluate(run, episodes=128, which=0)
@@ -141,6 +181,9 @@ def test_folders_and_checkpoints_that_are_not_there_are_named(run, tmp_path):
         gtrxl.load(tmp_path)
     with pytest.raises(RunError, match="7"):
         gtrxl.load(run, 7)
+    (tmp_path / "agent.onnx").write_text("")
+    with pytest.raises(RunError, match=r"NAME.safetensors, zoo:NAME or hf:owner/name, got the file .*agent.onnx"):
+        gtrxl.load(tmp_path / "agent.onnx")
 
 
 def test_a_run_of_more_devices_than_there_are_can_be_played(tmp_path):
@@ -201,7 +244,10 @@ def test_exports_that_cannot_be_are_said_in_a_line(run, exported, tmp_path):
     copy = tmp_path / "copy.safetensors"
     copy.write_bytes(exported[0].read_bytes())
     for change, line in (
-        ({**card, "config": {**card["config"], "core": "lstm"}}, "must hold the arrays of its card's settings, got others"),
+        (
+            {**card, "config": {**card["config"], "core": "lstm"}},
+            "card's settings, core lstm on grid-numpad, got others: .* must be",
+        ),
         ({**card, "config": {**card["config"], "net": {**NET, "hidden": 8}}}, "must hold the arrays of its card's settings"),
         ({"what": "something else"}, "cannot read .* and its card copy.json: the card has no settings under `config`"),
     ):

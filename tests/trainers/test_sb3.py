@@ -147,9 +147,16 @@ def test_predict_carries_the_state_and_forgets_at_an_episode_s_start(algorithm):
     assert int(values(seen[:3], starts[:3])[-1].filled) == 3
 
 
+def observations(sees):
+    """One for each task."""
+    found = [SPACES[sees].sample() for _ in range(TASKS)]
+    return {name: np.stack([one[name] for one in found]) for name in found[0]} if isinstance(found[0], dict) else np.stack(found)
+
+
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_it_learns_is_saved_and_loaded(algorithm, tmp_path):
-    trainer = model(algorithm)
+@pytest.mark.parametrize("sees", few(["vector", "picture", "dict"], keep=lambda number, _: number == 0))
+def test_it_learns_is_saved_and_loaded(algorithm, sees, tmp_path):
+    trainer = model(algorithm, sees=sees)
     before = {name: weight.detach().clone() for name, weight in trainer.policy.named_parameters()}
     trainer.learn(2 * STEPS * TASKS)
     changed = [name for name, weight in trainer.policy.named_parameters() if not torch.equal(weight, before[name])]
@@ -163,7 +170,7 @@ def test_it_learns_is_saved_and_loaded(algorithm, tmp_path):
     alone = GTrXLPolicy.load(tmp_path / "policy", device="cpu")
     states: list = [None, None, None]
     for _ in range(8):
-        seen = np.stack([SPACES["vector"].sample() for _ in range(TASKS)])
+        seen = observations(sees)
         said = []
         for place, each in enumerate((trainer, again, alone)):
             action, states[place] = each.predict(seen, state=states[place], deterministic=True)

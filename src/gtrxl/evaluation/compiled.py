@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree, UInt8
 
 from gtrxl.cores import State
-from gtrxl.evaluation.trained_agent import OTHER, Ends, TrainedAgent, choose
+from gtrxl.evaluation.trained_agent import OTHER, Ends, TrainedAgent, check_state, choose
 from gtrxl.networks.agent import Agent
 from gtrxl.runs.errors import RunError
 from gtrxl.tasks.contract import Task
@@ -46,11 +46,10 @@ class CompiledAgent(TrainedAgent):
         """The action for an observation, and the next state. Compiled tasks show the reward in their observations; `reward`
         is not looked at."""
         del reward
+        check_state(state, "memory")
         wanted = ObservationSpec.of(self.task.observation_space).zeros()
         if isinstance(wanted, dict) and (not isinstance(observation, dict) or set(observation) != set(wanted)):
-            raise RunError(
-                f"an observation must be a dict of {', '.join(wanted)}, got {type(observation).__name__}; see the task"
-            )
+            raise RunError(f"an observation must be a dict of {', '.join(wanted)}, got {_said(observation)}; see the task")
         if isinstance(wanted, dict):
             observation = {name: _checked(observation[name], part) for name, part in wanted.items()}
         else:
@@ -93,12 +92,27 @@ class CompiledAgent(TrainedAgent):
 
 
 def _checked(given: Any, wanted: np.ndarray) -> Array:
-    array = jnp.asarray(given, wanted.dtype)
+    """An observation, or a part of one, as the network takes it. Casting must not change what it says."""
+    try:
+        array = np.asarray(given)
+        cast = array.astype(wanted.dtype)
+    except (TypeError, ValueError):
+        raise RunError(f"an observation must be {wanted.dtype} of shape {list(wanted.shape)}, got {_said(given)}") from None
     if array.shape != wanted.shape:
         raise RunError(
             f"an observation must have shape {list(wanted.shape)}, got {list(array.shape)}; this agent plays one stream"
         )
-    return array
+    if cast.dtype.kind == "f":
+        if not np.isfinite(cast).all():
+            raise RunError(f"an observation must be finite, got {cast[~np.isfinite(cast)][0]} among its {cast.size} numbers")
+    elif array.dtype != cast.dtype and (cast != array).any():
+        other = array[cast != array][0]
+        raise RunError(f"an observation of {cast.dtype} must be whole numbers that fit, got {other} among {array.dtype}")
+    return jnp.asarray(cast)
+
+
+def _said(given: Any) -> str:
+    return f"a dict of {', '.join(map(str, given))}" if isinstance(given, dict) else type(given).__name__
 
 
 def _pictures(task: Task) -> bool:

@@ -64,10 +64,7 @@ def config_of(path: Path, card: dict[str, Any], *, trust: bool = False) -> Confi
     try:
         checked = settings.checked(card["config"], where=str(path.with_suffix(".json")), trust=trust)
     except RunError as error:
-        version = card.get("version")
-        if version == gtrxl.__version__:
-            raise
-        raise RunError(f"{error} (it was written by gtrxl {reprlib.repr(version)}, this is {gtrxl.__version__})") from error
+        raise RunError(f"{error}{_written_by(card)}") from error
     return dataclasses.replace(checked, devices=1)
 
 
@@ -91,9 +88,12 @@ def read(path: Path, *, env_fn: EnvFn | None = None, trust: bool = False, **give
     found = {name: array.shape for name, array in arrays.items()}
     others = sorted(name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name))
     if others:
-        told = (f"{name} must be {_shape(wanted.get(name))}, got {_shape(found.get(name))}" for name in others[:2])
+        told = ", ".join(_told(name, wanted.get(name), found.get(name)) for name in others[:2])
         more = f" and {len(others) - 2} more" if len(others) > 2 else ""
-        raise RunError(f"{path} must hold the arrays of its card's settings, got others: {', '.join(told)}{more}")
+        raise RunError(
+            f"{path} must hold the arrays of its card's settings, core {config.core} on {config.task}, got others: "
+            f"{told}{more}{_written_by(card)}"
+        )
 
     def filled(where: Any, leaf: Any) -> Any:
         return jnp.asarray(arrays[name_of(where)], leaf.dtype) if name_of(where) in arrays else leaf
@@ -102,8 +102,19 @@ def read(path: Path, *, env_fn: EnvFn | None = None, trust: bool = False, **give
     return Restored(config, tasks, jax.tree_util.tree_map_with_path(filled, like), update if type(update) is int else 0)
 
 
-def _shape(of: tuple[int, ...] | None) -> str:
-    return "none" if of is None else str(list(of))
+def _told(name: str, wanted: tuple[int, ...] | None, found: tuple[int, ...] | None) -> str:
+    """How an array differs."""
+    if wanted is None:
+        return f"{name} must not be there"
+    return f"{name} must be {list(wanted)}, got {'none' if found is None else list(found)}"
+
+
+def _written_by(card: dict[str, Any]) -> str:
+    """A remark, where it was another version."""
+    version = card.get("version")
+    return (
+        "" if version == gtrxl.__version__ else f" (it was written by gtrxl {reprlib.repr(version)}, this is {gtrxl.__version__})"
+    )
 
 
 def _pair(path: Path) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float, UInt8
 
 from gtrxl.evaluation import gym_episodes
-from gtrxl.evaluation.trained_agent import OTHER, Ends, TrainedAgent
+from gtrxl.evaluation.trained_agent import OTHER, Ends, TrainedAgent, check_state
 from gtrxl.gym.isolated import IsolatedEnv
 from gtrxl.gym.spaces import Spaces
 from gtrxl.gym.task import GymTask
@@ -48,6 +48,7 @@ class GymAgent(TrainedAgent):
 
     def act(self, observation: Any, state: GymThought, *, reward: float = 0.0, greedy: bool = False) -> tuple[Any, GymThought]:
         """The task's action for an observation as the task gave it, and the next state."""
+        check_state(state, "thought")
         seen = self.spaces.lens(observation, action=state.action, reward=reward)
         action, thought = self.think(seen, state.thought, greedy=greedy)
         action = jax.tree.map(np.asarray, action)

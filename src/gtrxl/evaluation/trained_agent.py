@@ -12,6 +12,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree, UInt8
 from gtrxl.cores import State
 from gtrxl.networks.agent import Agent
 from gtrxl.networks.policies import Policy
+from gtrxl.runs.errors import RunError
 
 OTHER = 1_000_003
 """Part of every seed of an evaluation, so that no episode of the training is played again."""
@@ -88,6 +89,13 @@ class TrainedAgent(eqx.Module):
     @abc.abstractmethod
     def film(self, *, seed: int, greedy: bool, secret: bool) -> tuple[list[UInt8[np.ndarray, "H W 3"]], list[float]]:
         """One episode as pictures, and its rewards; `secret` also shows what is hidden from the agent, where there is such."""
+
+
+def check_state(state: Any, part: str) -> None:
+    """Raises unless it is of the kind that has this part."""
+    if not hasattr(state, part):
+        got = type(state).__name__
+        raise RunError(f"state must be what initial_state or the last act of this agent gave, got {got}; act gives a pair")
 
 
 def begin_thought(agent: Agent, seed: int) -> Thought:

@@ -111,6 +111,10 @@ def read_config(run: str | os.PathLike[str], *, trust: bool = False) -> Config[A
         kept = checkpoints_of(folder, read_only=True).settings() is not None
         remedy = "remove the file, and the settings are taken from the run's checkpoints" if kept else ""
         return settings.read(file, trust=trust, remedy=remedy)
+    if folder.is_file():
+        raise RunError(
+            f"a run is a folder, and an agent that is no run NAME.safetensors, zoo:NAME or hf:owner/name, got the file {folder}"
+        )
     if not has_begun(folder):
         raise RunError(f"there is no run in {folder}: it has no config.json; `gtrxl train --run {folder}` makes one")
     found = checkpoints_of(folder, read_only=True).settings()

@@ -143,7 +143,7 @@ def test_bad_files_are_told_in_one_line(run, tmp_path):
     file.write_bytes(whole)
     changes = {
         r"core\.blocks\.attention\.w_o must be \[2, 16, 12\], got \[2, 16, 16\]": {"net": {**told["config"]["net"], "width": 12}},
-        r"core\.blocks\.\S+ must be none, got \[2, .*and \d+ more": {"core": "lstm"},
+        r"core lstm on grid-numpad:.*, got others: core\.blocks\.\S+ must not be there, .* \(it was written": {"core": "lstm"},
         r"'colour'.*written by gtrxl '9\.0": {"colour": "red"},
     }
     for said, changed in changes.items():
