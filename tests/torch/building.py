@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import torch
+from torch.utils import _pytree as pytree
 
 import gtrxl
 import gtrxl.torch
@@ -34,8 +35,8 @@ def assert_close(ours, theirs, tolerance=AGREEMENT):
 
 
 def assert_states_close(ours, theirs):
-    for name, part in ours._asdict().items():
-        assert_close(part, getattr(theirs, name))
+    for part, other in zip(pytree.tree_leaves(ours), jax.tree.leaves(theirs), strict=True):
+        assert_close(part, other)
 
 
 def named(core):

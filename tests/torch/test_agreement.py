@@ -6,12 +6,14 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import hypothesis
+import jax
 from hypothesis import strategies as st
+from torch.utils import _pytree as pytree
 
 import gtrxl
 import gtrxl.torch
 from gtrxl.torch.cores.attention import block_count
-from tests.cores.building import TWINNED
+from tests.cores.building import LINEAR, TWINNED
 from tests.marks import few
 from tests.torch.building import (
     assert_close,
@@ -24,7 +26,7 @@ from tests.torch.building import (
     torch_gradients,
 )
 
-SOME = pytest.mark.parametrize("name", few(TWINNED, keep=lambda _, name: name in ("gtrxl-gru", "trxl", "lstm")))
+SOME = pytest.mark.parametrize("name", few(TWINNED, keep=lambda _, name: name in ("gtrxl-gru", "trxl", "lstm", "mamba2")))
 STREAMS, BEFORE, STEPS = 3, 3, 9
 """Fewer steps before than slots, so that the memory is partly filled; more steps than slots."""
 
@@ -101,9 +103,9 @@ def test_segments_longer_and_shorter_than_the_memory(memory, length):
         assert_close(gradient, by_core[field])
 
 
-@pytest.mark.parametrize("name", ["gtrxl-gru", "trxl", "lstm"])
+@pytest.mark.parametrize("name", ["gtrxl-gru", "trxl", "lstm", "lru", "mamba2", "mlstm"])
 def test_derivatives_are_those_of_finite_differences(name):
-    """In float64, of every parameter: what is written out by hand (attention, GRU gates) is the derivative."""
+    """In float64, of every parameter: what is written out by hand (attention, GRU gates, recurrences) is the derivative."""
     _, twin = pair(name)
     twin = twin.double()
     xs, resets = torch.randn(2, 6, 5, dtype=torch.float64), torch.rand(2, 6) < 0.2
@@ -125,7 +127,8 @@ def test_bfloat16_is_that_of_jax_as_far_as_it_goes(name):
     t_xs, t_resets = tensors(xs, resets)
     t_ys, t_after = twin.unroll(t_xs, twin.initial_state(STREAMS), resets=t_resets)
     assert t_ys.dtype == torch.float32
-    assert all(part.dtype in (torch.bfloat16, torch.int64) for part in t_after)
+    kept = torch.float32 if name in LINEAR else torch.bfloat16  # what recurrences are computed in
+    assert all(part.dtype in (kept, torch.int64) for part in pytree.tree_leaves(t_after))
     assert_close(t_ys, ys, 0.15)
     whole, _ = pair(name)[1].unroll(t_xs, pair(name)[1].initial_state(STREAMS), resets=t_resets)
     mean = float(((t_ys - whole).abs().mean() / whole.abs().mean()).detach())
@@ -135,6 +138,5 @@ def test_bfloat16_is_that_of_jax_as_far_as_it_goes(name):
 
 def back_and_forth(state, twin):
     """A state of bfloat16 keeps its bits from JAX and back."""
-    there = gtrxl.torch.state_from_jax(state)
-    again = gtrxl.torch.state_to_jax(there)
-    return all(np.array_equal(getattr(state, name), getattr(again, name)) for name in there._fields)
+    again = gtrxl.torch.state_to_jax(gtrxl.torch.state_from_jax(state))
+    return jax.tree.all(jax.tree.map(np.array_equal, state, again))

@@ -1,24 +1,43 @@
 """Cores by the names of `gtrxl.make_core`, as PyTorch modules."""
 
 import inspect
-from collections.abc import Callable
 from typing import Any
 
 from gtrxl import cores as jax_cores
 from gtrxl import names
 from gtrxl.cores.errors import CoreError
+from gtrxl.cores.linear import agalite, deltanet, ffm, gtrxl_lru, lru, mamba2, mingru, minlstm, mlstm, s5
 from gtrxl.torch.cores.contract import Core
+from gtrxl.torch.cores.linear.agalite import AGaLiTe
+from gtrxl.torch.cores.linear.deltanet import DeltaNet
+from gtrxl.torch.cores.linear.ffm import FFM
+from gtrxl.torch.cores.linear.gtrxl_lru import GatedLRU
+from gtrxl.torch.cores.linear.lru import LRU
+from gtrxl.torch.cores.linear.mamba2 import Mamba2
+from gtrxl.torch.cores.linear.minimal import MinGRU, MinLSTM
+from gtrxl.torch.cores.linear.mlstm import MLSTM
+from gtrxl.torch.cores.linear.s5 import S5
 from gtrxl.torch.cores.markov import Markov
 from gtrxl.torch.cores.recurrent import GRU, LSTM
 from gtrxl.torch.cores.transformer import Transformer
 
-TWINS: dict[Any, Callable[..., Core]] = {
+TWINS: dict[Any, Any] = {
     jax_cores.Transformer: Transformer,
     jax_cores.LSTM: LSTM,
     jax_cores.GRU: GRU,
+    lru.LRU: LRU,
+    s5.S5: S5,
+    mingru.MinGRU: MinGRU,
+    minlstm.MinLSTM: MinLSTM,
+    mamba2.Mamba2: Mamba2,
+    mlstm.MLSTM: MLSTM,
+    deltanet.DeltaNet: DeltaNet,
+    ffm.FFM: FFM,
+    agalite.AGaLiTe: AGaLiTe,
+    gtrxl_lru.GatedLRU: GatedLRU,
     jax_cores.Markov: Markov,
 }
-"""Class in JAX -> its twin. Names, and what they fix, are those of `gtrxl.cores.CORES`."""
+"""Class in JAX -> its twin, whose `sizes` say how a core like a given one is made. Names are those of `gtrxl.cores.CORES`."""
 
 
 def make_core(core: str, *, input_size: int, device: Any = None, **arguments: Any) -> Core:
