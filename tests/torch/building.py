@@ -69,7 +69,8 @@ def torch_gradients(twin, xs, state, resets, wish):
     xs = xs.clone().requires_grad_()
     ys, after = twin.unroll(xs, state, resets=resets)
     (ys * wish).sum().backward()
-    return ys, after, {name: parameter.grad for name, parameter in twin.named_parameters()}, xs.grad
+    grad = lambda tensor: torch.zeros_like(tensor) if tensor.grad is None else tensor.grad  # noqa: E731
+    return ys, after, {name: grad(parameter) for name, parameter in twin.named_parameters()}, grad(xs)
 
 
 def steps(twin, xs, state, resets):

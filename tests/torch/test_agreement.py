@@ -13,7 +13,7 @@ from torch.utils import _pytree as pytree
 import gtrxl
 import gtrxl.torch
 from gtrxl.torch.cores.attention import block_count
-from tests.cores.building import LINEAR, TWINNED
+from tests.cores.building import LINEAR, NAMES
 from tests.marks import few
 from tests.torch.building import (
     assert_close,
@@ -26,7 +26,7 @@ from tests.torch.building import (
     torch_gradients,
 )
 
-SOME = pytest.mark.parametrize("name", few(TWINNED, keep=lambda _, name: name in ("gtrxl-gru", "trxl", "lstm", "mamba2")))
+SOME = pytest.mark.parametrize("name", few(NAMES, keep=lambda _, name: name in ("gtrxl-gru", "trxl", "lstm", "mamba2")))
 STREAMS, BEFORE, STEPS = 3, 3, 9
 """Fewer steps before than slots, so that the memory is partly filled; more steps than slots."""
 

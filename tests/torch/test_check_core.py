@@ -10,12 +10,12 @@ from torch import Tensor
 
 import gtrxl.torch
 from gtrxl.testing import PROMISES, ContractViolation
-from tests.cores.building import TWINNED, small_sizes
+from tests.cores.building import NAMES, small_sizes
 from tests.marks import few
 from tests.torch.building import pair
 
 
-@pytest.mark.parametrize("name", few(TWINNED, keep=lambda _, name: name in ("gtrxl-gru", "lstm", "none")))
+@pytest.mark.parametrize("name", few(NAMES, keep=lambda _, name: name in ("gtrxl-gru", "lstm", "none")))
 def test_our_cores_keep_their_promises(name):
     _, twin = pair(name)
     report = gtrxl.torch.check_core(twin, memoryless=name == "none")

@@ -12,14 +12,22 @@ import jax
 from torch.utils import _pytree as pytree
 
 import gtrxl
+import gtrxl.cores
 import gtrxl.torch
-from tests.cores.building import TRANSFORMERS, TWINNED, small_sizes
+from gtrxl.torch.cores.catalogue import TWINS
+from gtrxl.torch.cores.merlin.core import Merlin
+from tests.cores.building import NAMES, TRANSFORMERS, small_sizes
 from tests.marks import few
 from tests.torch.building import named, pair, steps
 
-SOME = pytest.mark.parametrize("name", few(TWINNED, keep=lambda _, name: name in ("gtrxl-gru", "trxl", "lstm", "mamba2", "none")))
+SOME = pytest.mark.parametrize("name", few(NAMES, keep=lambda _, name: name in ("gtrxl-gru", "trxl", "lstm", "mamba2", "none")))
 SOME_TRANSFORMERS = pytest.mark.parametrize("name", few(TRANSFORMERS, keep=lambda _, name: name == "gtrxl-gru"))
 XS, RESETS = torch.randn(2, 30, 5), torch.rand(2, 30) < 0.1
+
+
+def acting(core):
+    """The parameters that outputs have a gradient by: of MERLIN's not what its predictions teach."""
+    return (core.policy if isinstance(core, Merlin) else core).parameters()
 
 
 @SOME
@@ -30,7 +38,7 @@ def test_everything_is_made_where_the_module_is(name):
     xs, resets = torch.empty(2, 6, 5, device="meta", requires_grad=True), torch.zeros(2, 6, dtype=torch.bool, device="meta")
     ys, after = core.unroll(xs, state, resets=resets)
     ys.sum().backward()
-    assert all(parameter.grad is not None and parameter.grad.is_meta for parameter in core.parameters())
+    assert all(parameter.grad is not None and parameter.grad.is_meta for parameter in acting(core))
     with torch.no_grad():
         for begin in (state, core.prepare(state)):
             y, stepped = core.step(xs[:, 0], begin, reset=resets[:, 0])
@@ -50,7 +58,7 @@ def test_autocast_computes_in_its_type_and_keeps_those_of_outputs_and_states(nam
         ys, after = twin.unroll(XS, begin, resets=RESETS)
         stepped, _ = steps(twin, XS[:, :5], twin.prepare(begin), RESETS[:, :5])
     ys.sum().backward()
-    assert all(parameter.grad is not None and parameter.grad.dtype == torch.float32 for parameter in twin.parameters())
+    assert all(parameter.grad is not None and parameter.grad.dtype == torch.float32 for parameter in acting(twin))
     assert (ys.dtype, stepped.dtype) == (torch.float32, torch.float32)
     assert [part.dtype for part in pytree.tree_leaves(after)] == [part.dtype for part in pytree.tree_leaves(begin)]
     expected, _ = said.unroll(XS, said.initial_state(2), resets=RESETS)
@@ -147,10 +155,10 @@ def test_bad_input_is_told_in_one_line(name):
         assert "\n" not in str(caught.value)
 
 
-def test_names_and_arguments_are_those_of_make_core():
+def test_names_and_arguments_are_those_of_make_core(monkeypatch):
     for name, arguments, said in (
         ("gtrxl-gr", {}, "there is no core 'gtrxl-gr'.*gtrxl-gru"),
-        ("merlin", {}, "merlin has no form in PyTorch; those that have one are lstm, gru, .*none"),
+        ("merlin", {"noise": -1.0}, "noise at least 0"),
         ("agalite", {"gate": "gru"}, "gate is what the name 'agalite' fixes"),
         ("mlstm", {"heads": 3, "d_model": 8}, "heads must divide d_model"),
         ("lru", {"shortest": 1.0}, "shortest and longest must be"),
@@ -162,6 +170,9 @@ def test_names_and_arguments_are_those_of_make_core():
     ):
         with pytest.raises(gtrxl.CoreError, match=said):
             gtrxl.torch.make_core(name, input_size=4, **arguments)
+    monkeypatch.delitem(TWINS, gtrxl.cores.Merlin)  # as if somebody had written a core in JAX alone
+    with pytest.raises(gtrxl.CoreError, match=r"merlin has no form in PyTorch; those that have one are lstm, gru, .*none"):
+        gtrxl.torch.make_core("merlin", input_size=4)
     thin = gtrxl.torch.paper_core("gtrxl-thin", device="meta")
     like = eqx.filter_eval_shape(lambda key: gtrxl.paper_core("gtrxl-thin", key=key), jax.random.key(0))
     assert {field: tuple(tensor.shape) for field, tensor in thin.state_dict().items()} == {

@@ -18,12 +18,12 @@ from safetensors.torch import save_file as save_torch_file
 
 import gtrxl
 import gtrxl.torch
-from tests.cores.building import HEADED, LINEAR, TRANSFORMERS, TWINNED, initial_core, random_core, small_sizes
+from tests.cores.building import HEADED, LINEAR, NAMES, TRANSFORMERS, initial_core, random_core, small_sizes
 from tests.marks import few
 from tests.torch.building import named, pair
 
 
-@pytest.mark.parametrize("name", TWINNED)
+@pytest.mark.parametrize("name", NAMES)
 def test_parameters_have_the_names_and_shapes_of_the_export(name):
     core, twin = pair(name)
     exported = {f"core.{field}": np.asarray(array) for field, array in named(core).items()}
@@ -87,7 +87,7 @@ def test_what_differs_is_named_in_one_line(tmp_path):
 
 
 def test_what_has_no_twin_is_refused():
-    with pytest.raises(gtrxl.CoreError, match=r"must be one of Transformer, LSTM, GRU, .*Markov, got Linear"):
+    with pytest.raises(gtrxl.CoreError, match=r"must be one of Transformer, LSTM, GRU, Merlin, .*Markov, got Linear"):
         gtrxl.torch.from_jax(random_core("none", **small_sizes("none")).linears[0])
     with pytest.raises(gtrxl.CoreError, match=r"must be one of .* got Linear"):
         gtrxl.torch.to_jax(torch.nn.Linear(2, 2))
@@ -96,7 +96,7 @@ def test_what_has_no_twin_is_refused():
         gtrxl.torch.state_to_jax(twin.prepare(twin.initial_state(2)))
 
 
-@pytest.mark.parametrize("name", TWINNED)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_module_can_be_copied_pickled_and_saved(name):
     _, twin = pair(name)
     xs, resets = torch.randn(2, 5, 5), torch.zeros(2, 5, dtype=torch.bool)

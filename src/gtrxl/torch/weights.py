@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from gtrxl import cores as jax_cores
+from gtrxl.cores import merlin as jax_merlin
 from gtrxl.cores.errors import CoreError
 from gtrxl.cores.linear import agalite as jax_agalite
 from gtrxl.cores.linear import convolution as jax_convolution
@@ -30,6 +31,9 @@ from gtrxl.torch.cores.linear.scan import Pair
 from gtrxl.torch.cores.linear.stack import StackState
 from gtrxl.torch.cores.markov import NoState
 from gtrxl.torch.cores.memory import Memory
+from gtrxl.torch.cores.merlin.core import MerlinState
+from gtrxl.torch.cores.merlin.rl_mem import RLMemState
+from gtrxl.torch.cores.merlin.rows import Rows
 from gtrxl.torch.cores.recurrent import GRUState, LSTMState
 
 PREFIX = "core."
@@ -43,6 +47,8 @@ def from_jax(core: Any, *, device: Any = None) -> Core:
         names = ", ".join(twin.__name__ for twin in TWINS)
         raise CoreError(f"the core must be one of {names}, got {type(core).__name__}; write its twin on gtrxl.torch.Core")
     module = kind(core.input_size, device=device, **kind.sizes(core))
+    if _observed(core) is not None:
+        module.observing(_observed(core))
     module.load_state_dict({name: _tensor(array) for name, array in _named(core).items()})
     return module
 
@@ -54,7 +60,12 @@ def to_jax(module: Any) -> Any:
         names = ", ".join(twin.__name__ for twin in TWINS.values())
         raise CoreError(f"the module must be one of {names} of gtrxl.torch, got {type(module).__name__}")
     arguments = module.sizes(module)
-    like = eqx.filter_eval_shape(lambda key: kind(module.input_size, key=key, **arguments), jax.random.key(0))
+
+    def made(key: Any) -> Any:
+        core, observed = kind(module.input_size, key=key, **arguments), _observed(module)
+        return core if observed is None else core.observing(observed, key=key)
+
+    like = eqx.filter_eval_shape(made, jax.random.key(0))
     weights = module.state_dict()
 
     def filled(where: Any, leaf: Any) -> Any:
@@ -93,6 +104,9 @@ RECORDS: dict[Any, Any] = {
     jax_cores.LSTMState: LSTMState,
     jax_cores.GRUState: GRUState,
     jax_cores.NoState: NoState,
+    jax_merlin.Rows: Rows,
+    jax_merlin.RLMemState: RLMemState,
+    jax_merlin.MerlinState: MerlinState,
     jax_stack.StackState: StackState,
     jax_scan.Pair: Pair,
     jax_convolution.ConvolvedState: ConvolvedState,
@@ -131,6 +145,11 @@ def state_to_jax(state: Any) -> Any:
         return tuple(map(converted, part)) if isinstance(part, tuple) else _array(part)
 
     return converted(state)
+
+
+def _observed(core: Any) -> Any:
+    """What a core that predicts was told to predict, in PyTorch or in JAX."""
+    return getattr(getattr(core, "decoders", None), "observed", None)
 
 
 def _named(core: Any) -> dict[str, Any]:

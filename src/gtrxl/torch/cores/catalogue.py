@@ -18,6 +18,8 @@ from gtrxl.torch.cores.linear.minimal import MinGRU, MinLSTM
 from gtrxl.torch.cores.linear.mlstm import MLSTM
 from gtrxl.torch.cores.linear.s5 import S5
 from gtrxl.torch.cores.markov import Markov
+from gtrxl.torch.cores.merlin.core import Merlin
+from gtrxl.torch.cores.merlin.rl_mem import RLMem
 from gtrxl.torch.cores.recurrent import GRU, LSTM
 from gtrxl.torch.cores.transformer import Transformer
 
@@ -25,6 +27,8 @@ TWINS: dict[Any, Any] = {
     jax_cores.Transformer: Transformer,
     jax_cores.LSTM: LSTM,
     jax_cores.GRU: GRU,
+    jax_cores.Merlin: Merlin,
+    jax_cores.RLMem: RLMem,
     lru.LRU: LRU,
     s5.S5: S5,
     mingru.MinGRU: MinGRU,

@@ -23,6 +23,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
+from gtrxl.cores.contract import Observed
 from gtrxl.cores.errors import CoreError
 from gtrxl.torch.cores.inputs import check_step, check_unroll
 
@@ -95,6 +96,14 @@ class Core(nn.Module, abc.ABC):
     def plain(self, state: State) -> State:
         """A state without what `prepare` added: right under any weights, and what checkpoints and unrolls carry."""
         return state
+
+    def observing(self, observed: Observed) -> "Core":
+        """The core, with parameters for what one of JAX predicts of these (`gtrxl.cores.contract`)."""
+        del observed
+        return self
+
+    def settle(self) -> None:
+        """The weights will not change any more: what follows from them may be fixed. Asked before a step is exported."""
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
         """As in PyTorch; but weights of another core or of other sizes are told in one line, which names what differs."""

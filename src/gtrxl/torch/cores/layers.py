@@ -5,6 +5,7 @@ L layers, N rows, D_in, D_out widths. A weight is stored as `[D_in, D_out]`, y =
 """
 
 import math
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import torch
@@ -92,6 +93,19 @@ def standardise(
 ) -> Float[Tensor, "*n D"]:
     """Zero mean and unit variance along the last axis, then a scale and an offset if there are any."""
     return functional.layer_norm(x, x.shape[-1:], scale, offset, eps=NORM_EPSILON)
+
+
+class Parts(nn.Module):
+    """Modules by the names that observations have: any text, also with dots in it or one that PyTorch uses itself."""
+
+    def __init__(self, modules: Mapping[str, nn.Module]):
+        super().__init__()
+        self._modules.update(modules)
+
+    def __getitem__(self, name: str) -> nn.Module:
+        found = self._modules[name]
+        assert found is not None
+        return found
 
 
 # A row that is not finite (an input, a remembered step) must spoil what sees it, and nothing else. Masks and resets hide it from

@@ -101,7 +101,7 @@ class Stack(Core):
         leaves, tree = pytree.tree_flatten(state)
         sound, spoilt = surely_finite(xs, *leaves), torch.zeros_like(resets)
         if not sound:
-            bad, worn = spoilt_rows(xs), torch.stack([_worn(leaf) for leaf in leaves]).any(dim=0)
+            bad, worn = spoilt_rows(xs), torch.stack([worn_streams(leaf) for leaf in leaves]).any(dim=0)
             spoilt = since_reset(bad, resets, start=worn)
             xs = replaced(xs, bad, 0.0)
             leaves = [leaf.masked_fill(along(worn, leaf), 0.0) for leaf in leaves]
@@ -129,6 +129,6 @@ def nothing(*shape: int) -> Tensor:
     return torch.empty(shape, device="meta")
 
 
-def _worn(leaf: Float[Tensor, "B *s"]) -> Bool[Tensor, " B"]:
+def worn_streams(leaf: Float[Tensor, "B *s"]) -> Bool[Tensor, " B"]:
     """Which streams have something in their state that is not finite."""
     return spoilt_rows(leaf.reshape(leaf.shape[0], -1, leaf.shape[-1] if leaf.ndim > 1 else 1)).any(dim=1)
