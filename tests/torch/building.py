@@ -34,9 +34,9 @@ def assert_close(ours, theirs, tolerance=AGREEMENT):
     np.testing.assert_allclose(ours, theirs, rtol=0, atol=tolerance * max(np.abs(theirs).max(initial=0), 1e-6))
 
 
-def assert_states_close(ours, theirs):
+def assert_states_close(ours, theirs, tolerance=AGREEMENT):
     for part, other in zip(pytree.tree_leaves(ours), jax.tree.leaves(theirs), strict=True):
-        assert_close(part, other)
+        assert_close(part, other, tolerance)
 
 
 def named(core):

@@ -16,6 +16,7 @@ from gtrxl.torch.cores.attention import block_count
 from tests.cores.building import LINEAR, NAMES
 from tests.marks import few
 from tests.torch.building import (
+    AGREEMENT,
     assert_close,
     assert_states_close,
     jax_gradients,
@@ -27,6 +28,9 @@ from tests.torch.building import (
 )
 
 SOME = pytest.mark.parametrize("name", few(NAMES, keep=lambda _, name: name in ("gtrxl-gru", "trxl", "lstm", "mamba2")))
+ROUGH = {"s5": 1e-4, "mlstm": 2e-4}
+"""Where rounding is larger with such weights. The twin's gradients in float64 say whose: S5's are 6e-7 from them and JAX's, compiled
+as for tests, 5e-5; mLSTM divides by a sum that may be next to nothing, and there both are up to 7e-5 away."""
 STREAMS, BEFORE, STEPS = 3, 3, 9
 """Fewer steps before than slots, so that the memory is partly filled; more steps than slots."""
 
@@ -49,12 +53,13 @@ def test_outputs_gradients_and_states_are_those_of_jax(name):
         _, t_begin = twin.unroll(t_xs[:, :BEFORE], twin.initial_state(STREAMS), resets=t_resets[:, :BEFORE])
         assert_states_close(t_begin, begin)
         t_ys, t_after, t_core, t_by_xs = torch_gradients(twin, t_xs[:, BEFORE:], t_begin, t_resets[:, BEFORE:], t_wish)
-        assert_close(t_ys, ys)
-        assert_states_close(t_after, after)
-        assert_close(t_by_xs, by_xs)
+        tolerance = ROUGH.get(name, AGREEMENT)
+        assert_close(t_ys, ys, tolerance)
+        assert_states_close(t_after, after, tolerance)
+        assert_close(t_by_xs, by_xs, tolerance)
         assert sorted(t_core) == sorted(by_core)
         for field, gradient in t_core.items():
-            assert_close(gradient, by_core[field])
+            assert_close(gradient, by_core[field], tolerance)
 
 
 @SOME
@@ -78,7 +83,7 @@ def test_any_chunking_and_any_way_give_one_unroll(name, data):
                 ys, state = steps(twin, t_xs[:, chunk], twin.prepare(state) if way == "prepared" else state, t_resets[:, chunk])
         state, at = twin.plain(state), chunk.stop
         found.append(ys)
-    assert_close(torch.cat(found, dim=1), expected)
+    assert_close(torch.cat(found, dim=1), expected, ROUGH.get(name, AGREEMENT))
     assert_states_close(state, expected_after)
     back = gtrxl.torch.state_to_jax(state)
     assert type(back) is type(expected_after)

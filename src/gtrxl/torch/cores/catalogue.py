@@ -5,6 +5,7 @@ from typing import Any
 
 from gtrxl import cores as jax_cores
 from gtrxl import names
+from gtrxl.cores.catalogue import RIVAL_CORES
 from gtrxl.cores.errors import CoreError
 from gtrxl.cores.linear import agalite, deltanet, ffm, gtrxl_lru, lru, mamba2, mingru, minlstm, mlstm, s5
 from gtrxl.torch.cores.contract import Core
@@ -69,7 +70,8 @@ def make_core(core: str, *, input_size: int, device: Any = None, **arguments: An
 
 def paper_core(name: str, *, input_size: int = jax_cores.PAPER_INPUT_SIZE, device: Any = None, **changes: Any) -> Core:
     """A core at the paper's sizes, as `gtrxl.paper_core` has them."""
-    if name not in jax_cores.PAPER_CORES:
-        raise CoreError(f"the paper has no core {name!r}; it has {', '.join(jax_cores.PAPER_CORES)}")
-    base, sizes = jax_cores.PAPER_CORES[name]
+    known = jax_cores.PAPER_CORES | RIVAL_CORES
+    if name not in known:
+        raise CoreError(f"the paper has no core {name!r}; it has {', '.join(known)}")
+    base, sizes = known[name]
     return make_core(base, input_size=input_size, device=device, **{**sizes, **changes})

@@ -143,6 +143,15 @@ def constant(state: State) -> State:
     return pytree.tree_map(torch.Tensor.detach, state) if torch.is_grad_enabled() else state
 
 
+def leaf_names(state: State, *, joint: str = ".") -> list[str]:
+    """The names of a state's tensors, by where they are in it: `layers.0.re`."""
+
+    def name(key: Any) -> str:
+        return str(getattr(key, "name", getattr(key, "idx", getattr(key, "key", key))))
+
+    return [joint.join(map(name, path)) for path, _ in pytree.tree_leaves_with_path(state)]
+
+
 def check_dtype(dtype: str) -> str:
     """Raise unless `dtype` is one that cores compute in."""
     if dtype not in DTYPES:

@@ -59,7 +59,7 @@ class AGaLiTeLayer(Layer):
     ) -> tuple[Float[Tensor, "N D"], TracesState]:
         mapped = exact(self.inputs(self.block.norm_1(x)))
         parts = mapped.split([self.heads * self.head_dim] * 5 + [self.heads * self.eta] * 3, dim=1)
-        k, q, v, rate, g, p_1, p_2, p_3 = (part.view(len(x), self.heads, -1) for part in parts)
+        k, q, v, rate, g, p_1, p_2, p_3 = (part.unflatten(1, (self.heads, -1)) for part in parts)
         keys, queries = _outer(torch.relu(p_1), torch.relu(k)), _outer(torch.relu(p_2), torch.relu(q))
         gates, rate = _outer(torch.sigmoid(p_3), torch.sigmoid(g)), torch.sigmoid(rate)
         clock = _clock(state.clock, resets)
