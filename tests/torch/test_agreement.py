@@ -29,8 +29,8 @@ from tests.torch.building import (
 
 SOME = pytest.mark.parametrize("name", few(NAMES, keep=lambda _, name: name in ("gtrxl-gru", "trxl", "lstm", "mamba2")))
 ROUGH = {"s5": 1e-4, "mlstm": 2e-4}
-"""Where rounding is larger with such weights. The twin's gradients in float64 say whose: S5's are 6e-7 from them and JAX's, compiled
-as for tests, 5e-5; mLSTM divides by a sum that may be next to nothing, and there both are up to 7e-5 away."""
+"""Where rounding is larger with such weights. The twin's gradients in float64 say whose: S5's are 6e-7 from them and JAX's,
+compiled as for tests, 5e-5; mLSTM divides by a sum that may be next to nothing, and there both are up to 7e-5 away."""
 STREAMS, BEFORE, STEPS = 3, 3, 9
 """Fewer steps before than slots, so that the memory is partly filled; more steps than slots."""
 

@@ -136,7 +136,7 @@ def test_onnxruntime_acts_like_the_agent(kind, core, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "core"), [("numbers", "lstm"), ("gymnasium, all parts", "gtrxl-gru")])
+@pytest.mark.parametrize(("kind", "core"), [("numbers", "lstm"), ("numbers", "mamba2"), ("gymnasium, all parts", "gtrxl-gru")])
 def test_a_program_of_torch_acts_like_the_agent(kind, core, tmp_path):
     found = restored(kind, core)
     card = program.write(found, tmp_path / "agent.pt2")
