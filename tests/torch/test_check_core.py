@@ -14,7 +14,6 @@ from tests.cores.building import NAMES, small_sizes
 from tests.marks import few
 from tests.torch.building import pair
 
-
 KEEPING = [name for name in NAMES if name != "merlin"]
 
 
