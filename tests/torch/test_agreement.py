@@ -28,9 +28,10 @@ from tests.torch.building import (
 )
 
 SOME = pytest.mark.parametrize("name", few(NAMES, keep=lambda _, name: name in ("gtrxl-gru", "trxl", "lstm", "mamba2")))
-ROUGH = {"s5": 1e-4, "mlstm": 2e-4}
-"""Where rounding is larger with such weights. The twin's gradients in float64 say whose: S5's are 6e-7 from them and JAX's,
-compiled as for tests, 5e-5; mLSTM divides by a sum that may be next to nothing, and there both are up to 7e-5 away."""
+ROUGH = {"s5": 1e-4}
+"""JAX's rounding, compiled as for tests: the twin's gradients are 6e-7 from those in float64, and JAX's 5e-5."""
+CALM = {"mlstm": {"spread": 0.2}}
+"""It divides by a sum that with larger weights may be next to nothing, and then neither of the two is near float64."""
 STREAMS, BEFORE, STEPS = 3, 3, 9
 """Fewer steps before than slots, so that the memory is partly filled; more steps than slots."""
 
@@ -44,7 +45,7 @@ def drawn(seed, width, *, length=STEPS):
 
 @SOME
 def test_outputs_gradients_and_states_are_those_of_jax(name):
-    core, twin = pair(name)
+    core, twin = pair(name, **CALM.get(name, {}))
     for seed in range(2):
         xs, resets, wish = drawn(seed, core.output_size)
         _, begin = jax_unroll(core, xs[:, :BEFORE], gtrxl.Streams(core, STREAMS).initial_state(), resets[:, :BEFORE])
@@ -67,7 +68,7 @@ def test_outputs_gradients_and_states_are_those_of_jax(name):
 @hypothesis.given(data=st.data())
 def test_any_chunking_and_any_way_give_one_unroll(name, data):
     """From a state of JAX, in chunks that are unrolled, stepped, or stepped from a prepared state, with gradients on or off."""
-    core, twin = pair(name)
+    core, twin = pair(name, **CALM.get(name, {}))
     xs, resets, _ = drawn(data.draw(st.integers(0, 5)), 1)
     _, begin = jax_unroll(core, xs[:, :BEFORE], gtrxl.Streams(core, STREAMS).initial_state(), resets[:, :BEFORE])
     expected, expected_after = jax_unroll(core, xs[:, BEFORE:], begin, resets[:, BEFORE:])
