@@ -13,7 +13,7 @@ from torch.utils import _pytree as pytree
 import gtrxl
 import gtrxl.torch
 from gtrxl.torch.cores.attention import block_count
-from tests.cores.building import LINEAR, NAMES
+from tests.cores.building import NAMES
 from tests.marks import few
 from tests.torch.building import (
     AGREEMENT,
@@ -133,8 +133,8 @@ def test_bfloat16_is_that_of_jax_as_far_as_it_goes(name):
     t_xs, t_resets = tensors(xs, resets)
     t_ys, t_after = twin.unroll(t_xs, twin.initial_state(STREAMS), resets=t_resets)
     assert t_ys.dtype == torch.float32
-    kept = torch.float32 if name in LINEAR else torch.bfloat16  # what recurrences are computed in
-    assert all(part.dtype in (kept, torch.int64) for part in pytree.tree_leaves(t_after))
+    there = pytree.tree_leaves(gtrxl.torch.state_from_jax(after))
+    assert [part.dtype for part in pytree.tree_leaves(t_after)] == [part.dtype for part in there]
     assert_close(t_ys, ys, 0.15)
     whole, _ = pair(name)[1].unroll(t_xs, pair(name)[1].initial_state(STREAMS), resets=t_resets)
     mean = float(((t_ys - whole).abs().mean() / whole.abs().mean()).detach())
