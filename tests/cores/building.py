@@ -15,8 +15,6 @@ LINEAR = ("lru", "s5", "mingru", "minlstm", "mamba2", "mlstm", "deltanet", "ffm"
 HEADED = ("mamba2", "mlstm", "deltanet", "agalite")
 WITH_ROWS = ("merlin", "rl-mem")
 NAMES = ("lstm", "gru", *TRANSFORMERS, *WITH_ROWS, *LINEAR, "none")
-TWINNED = tuple(name for name in NAMES if name not in (*WITH_ROWS, *LINEAR))
-"""Those that have a form in PyTorch."""
 
 
 @functools.cache

@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import torch
+from torch.utils import _pytree as pytree
 
 import gtrxl
 import gtrxl.torch
@@ -33,9 +34,9 @@ def assert_close(ours, theirs, tolerance=AGREEMENT):
     np.testing.assert_allclose(ours, theirs, rtol=0, atol=tolerance * max(np.abs(theirs).max(initial=0), 1e-6))
 
 
-def assert_states_close(ours, theirs):
-    for name, part in ours._asdict().items():
-        assert_close(part, getattr(theirs, name))
+def assert_states_close(ours, theirs, tolerance=AGREEMENT):
+    for part, other in zip(pytree.tree_leaves(ours), jax.tree.leaves(theirs), strict=True):
+        assert_close(part, other, tolerance)
 
 
 def named(core):
@@ -68,7 +69,8 @@ def torch_gradients(twin, xs, state, resets, wish):
     xs = xs.clone().requires_grad_()
     ys, after = twin.unroll(xs, state, resets=resets)
     (ys * wish).sum().backward()
-    return ys, after, {name: parameter.grad for name, parameter in twin.named_parameters()}, xs.grad
+    grad = lambda tensor: torch.zeros_like(tensor) if tensor.grad is None else tensor.grad  # noqa: E731
+    return ys, after, {name: grad(parameter) for name, parameter in twin.named_parameters()}, grad(xs)
 
 
 def steps(twin, xs, state, resets):

@@ -10,12 +10,14 @@ from torch import Tensor
 
 import gtrxl.torch
 from gtrxl.testing import PROMISES, ContractViolation
-from tests.cores.building import TWINNED, small_sizes
+from tests.cores.building import NAMES, small_sizes
 from tests.marks import few
 from tests.torch.building import pair
 
+KEEPING = [name for name in NAMES if name != "merlin"]
 
-@pytest.mark.parametrize("name", few(TWINNED, keep=lambda _, name: name in ("gtrxl-gru", "lstm", "none")))
+
+@pytest.mark.parametrize("name", few(KEEPING, keep=lambda _, name: name in ("gtrxl-gru", "lstm", "mamba2", "none")))
 def test_our_cores_keep_their_promises(name):
     _, twin = pair(name)
     report = gtrxl.torch.check_core(twin, memoryless=name == "none")
@@ -23,6 +25,14 @@ def test_our_cores_keep_their_promises(name):
     assert {check.promise for check in report.checks} >= set(PROMISES) - {
         "the calls exist", "the window", "no gradient into the state", "gradient through the segment",
     }  # fmt: skip
+
+
+@pytest.mark.slow
+def test_merlin_does_all_but_learn_what_it_predicts():
+    """Its outputs have no gradient by its inputs: what it says of them has, and that is left to JAX."""
+    with pytest.raises(ContractViolation) as caught:
+        gtrxl.torch.check_core(pair("merlin")[1])
+    assert set(caught.value.broken) == {"gradient through the segment"}
 
 
 @pytest.mark.parametrize(("name", "sizes"), [("gtrxl-gru", {"memory": 0}), ("gtrxl-gru", {"dtype": "bfloat16"})])

@@ -11,7 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import gtrxl.torch
-from tests.cores.building import TWINNED
+from tests.cores.building import NAMES
 
 PAGE = (Path(__file__).parents[2] / "docs" / "pytorch.md").read_text()
 PROGRAMS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
@@ -19,7 +19,7 @@ PROGRAMS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 def test_the_page_begins_with_a_program_and_names_what_there_is():
     assert PAGE.split("\n\n", 1)[1].startswith("```python\n")
-    assert all(f"`{name}`" in PAGE for name in TWINNED)
+    assert all(f"`{name}`" in PAGE for name in NAMES)
     for name in re.findall(r"gtrxl\.torch\.(\w+)", PAGE):
         assert name in gtrxl.torch.__all__
 

@@ -18,11 +18,12 @@ from safetensors.torch import save_file as save_torch_file
 
 import gtrxl
 import gtrxl.torch
-from tests.cores.building import TWINNED, initial_core, random_core, small_sizes
+from tests.cores.building import HEADED, LINEAR, NAMES, TRANSFORMERS, initial_core, random_core, small_sizes
+from tests.marks import few
 from tests.torch.building import named, pair
 
 
-@pytest.mark.parametrize("name", TWINNED)
+@pytest.mark.parametrize("name", NAMES)
 def test_parameters_have_the_names_and_shapes_of_the_export(name):
     core, twin = pair(name)
     exported = {f"core.{field}": np.asarray(array) for field, array in named(core).items()}
@@ -37,7 +38,7 @@ def test_parameters_have_the_names_and_shapes_of_the_export(name):
     assert len(back) == len(exported)
 
 
-@pytest.mark.parametrize("name", ["gtrxl-gru", "lstm", "none"])
+@pytest.mark.parametrize("name", ["gtrxl-gru", "lstm", "agalite", "none"])
 def test_a_file_is_read_with_and_without_the_agent_around_the_core(name, tmp_path):
     core, twin = pair(name)
     arrays = {field: np.asarray(array) for field, array in named(core).items()}
@@ -86,7 +87,7 @@ def test_what_differs_is_named_in_one_line(tmp_path):
 
 
 def test_what_has_no_twin_is_refused():
-    with pytest.raises(gtrxl.CoreError, match="must be one of Transformer, LSTM, GRU, Markov, got Linear"):
+    with pytest.raises(gtrxl.CoreError, match=r"must be one of Transformer, LSTM, GRU, Merlin, .*Markov, got Linear"):
         gtrxl.torch.from_jax(random_core("none", **small_sizes("none")).linears[0])
     with pytest.raises(gtrxl.CoreError, match=r"must be one of .* got Linear"):
         gtrxl.torch.to_jax(torch.nn.Linear(2, 2))
@@ -95,7 +96,7 @@ def test_what_has_no_twin_is_refused():
         gtrxl.torch.state_to_jax(twin.prepare(twin.initial_state(2)))
 
 
-@pytest.mark.parametrize("name", TWINNED)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_module_can_be_copied_pickled_and_saved(name):
     _, twin = pair(name)
     xs, resets = torch.randn(2, 5, 5), torch.zeros(2, 5, dtype=torch.bool)
@@ -113,7 +114,7 @@ def test_a_module_can_be_copied_pickled_and_saved(name):
 def test_new_parameters_are_drawn_as_in_jax(name):
     """The same range of every array: zeros and constants alike, and uniform numbers to the same limits."""
     sizes: dict[str, Any] = {"input_size": 64, "d_model": 64, "layers": 2}
-    sizes |= {"heads": 4, "init_variance": 1.0, "gate_bias": "depth"} if "trxl" in name else {}
+    sizes |= {"heads": 4, "init_variance": 1.0, "gate_bias": "depth"} if name in TRANSFORMERS else {}
     torch.manual_seed(0)
     twin, core = gtrxl.torch.make_core(name, **sizes), initial_core(name, **sizes)
     for field, array in named(core).items():
@@ -121,6 +122,19 @@ def test_new_parameters_are_drawn_as_in_jax(name):
         for of in (np.min, np.max):
             np.testing.assert_allclose(of(ours), of(theirs), rtol=0.03, atol=1e-6)
         np.testing.assert_allclose(ours.std(), theirs.std(), rtol=0.05, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", few(LINEAR, keep=lambda _, name: name in ("s5", "agalite")))
+def test_new_recurrences_are_drawn_as_in_jax(name):
+    """Normal numbers and rates among them: mean and deviation of every array, as far as so many numbers tell them."""
+    sizes = {"input_size": 64, "d_model": 128, "layers": 2, **({"heads": 32} if name in HEADED else {})}
+    torch.manual_seed(0)
+    twin, core = gtrxl.torch.make_core(name, **sizes), initial_core(name, **sizes)
+    for field, array in named(core).items():
+        ours, theirs = twin.state_dict()[field].double().numpy(), np.asarray(array, np.float64)
+        error = 5 * theirs.std() / np.sqrt(theirs.size)
+        np.testing.assert_allclose(ours.mean(), theirs.mean(), rtol=1e-6, atol=1e-6 + 1.5 * error, err_msg=field)
+        np.testing.assert_allclose(ours.std(), theirs.std(), rtol=1e-6, atol=1e-6 + 1.5 * error, err_msg=field)
 
 
 ALONE = """

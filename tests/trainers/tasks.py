@@ -7,11 +7,11 @@ import numpy as np
 from gymnasium import spaces
 
 import gtrxl.cores
-from gtrxl.cores import GRU, LSTM, Markov, Transformer
+from gtrxl.cores import Transformer
 
-CORES = [name for name, entry in gtrxl.cores.CORES.items() if entry.kind in (Transformer, LSTM, GRU, Markov)]
-"""Names of those that are in PyTorch too."""
-TRANSFORMERS = [name for name in CORES if gtrxl.cores.CORES[name].kind is Transformer]
+TRANSFORMERS = [name for name, entry in gtrxl.cores.CORES.items() if entry.kind is Transformer]
+CORES = [*TRANSFORMERS, "lstm", "gru", "none", "mingru", "lru", "mamba2", "mlstm", "agalite", "rl-mem"]
+"""Those whose states a trainer has to keep: of the linear ones and of those with rows one for each kind of state."""
 SPACES = {
     "vector": spaces.Box(-1.0, 1.0, (3,), np.float32),
     "picture": spaces.Box(0, 255, (3, 36, 36), np.uint8),

@@ -37,7 +37,7 @@ def make(core="gtrxl-gru", **keys):
 
 def policy_of(memory):
     torch.manual_seed(1)
-    head = TensorDictModule(nn.Linear(8, 3), in_keys=["feature"], out_keys=["logits"])
+    head = TensorDictModule(nn.Linear(memory.core.output_size, 3), in_keys=["feature"], out_keys=["logits"])
     chosen = TensorDictModule(lambda logits: nn.functional.one_hot(logits.argmax(-1), 3), in_keys=["logits"], out_keys=["action"])
     return TensorDictSequential(memory, head, chosen)
 

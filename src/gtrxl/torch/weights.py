@@ -15,15 +15,26 @@ import torch
 from torch import Tensor
 
 from gtrxl import cores as jax_cores
-from gtrxl.cores import gates as jax_gates
+from gtrxl.cores import merlin as jax_merlin
 from gtrxl.cores.errors import CoreError
+from gtrxl.cores.linear import agalite as jax_agalite
+from gtrxl.cores.linear import convolution as jax_convolution
+from gtrxl.cores.linear import mlstm as jax_mlstm
+from gtrxl.cores.linear import scan as jax_scan
+from gtrxl.cores.linear import stack as jax_stack
 from gtrxl.torch.cores.catalogue import TWINS
 from gtrxl.torch.cores.contract import Core, check_weights
-from gtrxl.torch.cores.gates import GATES
-from gtrxl.torch.cores.markov import Markov, NoState
+from gtrxl.torch.cores.linear.agalite import TracesState
+from gtrxl.torch.cores.linear.convolution import ConvolvedState
+from gtrxl.torch.cores.linear.mlstm import MatrixState
+from gtrxl.torch.cores.linear.scan import Pair
+from gtrxl.torch.cores.linear.stack import StackState
+from gtrxl.torch.cores.markov import NoState
 from gtrxl.torch.cores.memory import Memory
-from gtrxl.torch.cores.recurrent import GRUState, LSTMState, Recurrent
-from gtrxl.torch.cores.transformer import Transformer
+from gtrxl.torch.cores.merlin.core import MerlinState
+from gtrxl.torch.cores.merlin.rl_mem import RLMemState
+from gtrxl.torch.cores.merlin.rows import Rows
+from gtrxl.torch.cores.recurrent import GRUState, LSTMState
 
 PREFIX = "core."
 """Of a core's arrays among those of an agent."""
@@ -35,7 +46,9 @@ def from_jax(core: Any, *, device: Any = None) -> Core:
     if kind is None:
         names = ", ".join(twin.__name__ for twin in TWINS)
         raise CoreError(f"the core must be one of {names}, got {type(core).__name__}; write its twin on gtrxl.torch.Core")
-    module = kind(core.input_size, device=device, **_arguments_in_jax(core))
+    module = kind(core.input_size, device=device, **kind.sizes(core))
+    if _observed(core) is not None:
+        module.observing(_observed(core))
     module.load_state_dict({name: _tensor(array) for name, array in _named(core).items()})
     return module
 
@@ -46,8 +59,13 @@ def to_jax(module: Any) -> Any:
     if kind is None:
         names = ", ".join(twin.__name__ for twin in TWINS.values())
         raise CoreError(f"the module must be one of {names} of gtrxl.torch, got {type(module).__name__}")
-    arguments = _arguments(module)
-    like = eqx.filter_eval_shape(lambda key: kind(module.input_size, key=key, **arguments), jax.random.key(0))
+    arguments = module.sizes(module)
+
+    def made(key: Any) -> Any:
+        core, observed = kind(module.input_size, key=key, **arguments), _observed(module)
+        return core if observed is None else core.observing(observed, key=key)
+
+    like = eqx.filter_eval_shape(made, jax.random.key(0))
     weights = module.state_dict()
 
     def filled(where: Any, leaf: Any) -> Any:
@@ -81,70 +99,57 @@ def load_core(module: Core, path: str | os.PathLike[str], *, prefix: str = PREFI
     return module
 
 
+RECORDS: dict[Any, Any] = {
+    jax_cores.Memory: Memory,
+    jax_cores.LSTMState: LSTMState,
+    jax_cores.GRUState: GRUState,
+    jax_cores.NoState: NoState,
+    jax_merlin.Rows: Rows,
+    jax_merlin.RLMemState: RLMemState,
+    jax_merlin.MerlinState: MerlinState,
+    jax_stack.StackState: StackState,
+    jax_scan.Pair: Pair,
+    jax_convolution.ConvolvedState: ConvolvedState,
+    jax_mlstm.MatrixState: MatrixState,
+    jax_agalite.TracesState: TracesState,
+}
+"""What states are made of in JAX -> the same here."""
+
+
 def state_from_jax(state: Any, *, device: Any = None) -> Any:
     """A plain state of `gtrxl.cores`, with the streams in front (`gtrxl.Streams`), as the twin's."""
-    records = {jax_cores.Memory: Memory, jax_cores.LSTMState: LSTMState, jax_cores.GRUState: GRUState, jax_cores.NoState: NoState}
-    record = records.get(type(state))
-    if record is None:
+    if type(state) not in RECORDS:
         raise CoreError(f"state must be a plain one of gtrxl.cores, got {type(state).__name__}; core.plain gives it")
-    parts = {name: _tensor(getattr(state, name)).to(device) for name in record._fields}
-    return record(**{name: part if part.is_floating_point() else part.long() for name, part in parts.items()})
+
+    def converted(part: Any) -> Any:
+        if isinstance(part, tuple):
+            return tuple(map(converted, part))
+        if type(part) in RECORDS:
+            record = RECORDS[type(part)]
+            return record(*(converted(getattr(part, name)) for name in record._fields))
+        tensor = _tensor(part).to(device)
+        return tensor if tensor.is_floating_point() else tensor.long()
+
+    return converted(state)
 
 
 def state_to_jax(state: Any) -> Any:
     """A plain state as one of `gtrxl.cores`, with the streams in front."""
-    records = {Memory: jax_cores.Memory, LSTMState: jax_cores.LSTMState, GRUState: jax_cores.GRUState, NoState: jax_cores.NoState}
-    record = records.get(type(state))
-    if record is None:
+    records = {ours: theirs for theirs, ours in RECORDS.items()}
+    if type(state) not in records:
         raise CoreError(f"state must be a plain one, got {type(state).__name__}; core.plain gives it")
-    return record(**{name: _array(part) for name, part in state._asdict().items()})
+
+    def converted(part: Any) -> Any:
+        if type(part) in records:
+            return records[type(part)](**{name: converted(each) for name, each in part._asdict().items()})
+        return tuple(map(converted, part)) if isinstance(part, tuple) else _array(part)
+
+    return converted(state)
 
 
-def _arguments_in_jax(core: Any) -> dict[str, Any]:
-    """With which the class makes a core of these sizes."""
-    if isinstance(core, jax_cores.Transformer):
-        attention = core.blocks.attention
-        gate = next((name for name, kind in jax_gates.GATES.items() if kind is type(core.blocks.gate_1)), None)
-        if gate is None:
-            kind = type(core.blocks.gate_1).__name__
-            raise CoreError(f"gate must be one of {', '.join(GATES)} to have a twin, got {kind}; write it on gtrxl.torch.Gate")
-        return {
-            "d_model": core.output_size,
-            "layers": core.layers,
-            "heads": attention.u.shape[1],
-            "head_dim": attention.u.shape[2],
-            "mlp": core.blocks.mlp.first.bias.shape[1],
-            "memory": core.memory,
-            "gate": gate,
-            "norm_inputs": core.blocks.norm_inputs,
-            "dtype": core.dtype,
-        }
-    if isinstance(core, jax_cores.Markov):
-        return {"d_model": core.output_size, "layers": len(core.linears), "dtype": core.dtype}
-    return {"d_model": core.width, "layers": len(core.cells), "skip": core.skip, "dtype": core.dtype}
-
-
-def _arguments(module: Any) -> dict[str, Any]:
-    if isinstance(module, Transformer):
-        gate = next((name for name, kind in GATES.items() if kind is type(module.blocks.gate_1)), None)
-        if gate is None:
-            kind = type(module.blocks.gate_1).__name__
-            raise CoreError(f"gate must be one of {', '.join(GATES)} to have a twin in JAX, got {kind}")
-        return {
-            "d_model": module.output_size,
-            "layers": module.layers,
-            "heads": module.heads,
-            "head_dim": module.head_dim,
-            "mlp": module.blocks.mlp.first.bias.shape[1],
-            "memory": module.memory,
-            "gate": gate,
-            "norm_inputs": module.blocks.norm_inputs,
-            "dtype": module.dtype,
-        }
-    if isinstance(module, Markov):
-        return {"d_model": module.output_size, "layers": len(module.linears), "dtype": module.dtype}
-    assert isinstance(module, Recurrent)
-    return {"d_model": module.width, "layers": len(module.cells), "skip": module.skip, "dtype": module.dtype}
+def _observed(core: Any) -> Any:
+    """What a core that predicts was told to predict, in PyTorch or in JAX."""
+    return getattr(getattr(core, "decoders", None), "observed", None)
 
 
 def _named(core: Any) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from torch.utils import _pytree as pytree
 
 from gtrxl.cores.errors import CoreError
 from gtrxl.torch import State
+from gtrxl.torch.cores.contract import leaf_names
 
 
 class Layout:
@@ -22,7 +23,7 @@ class Layout:
     def __init__(self, core: Any):
         like = core.plain(core.initial_state(1)) if hasattr(core, "plain") else core.initial_state(1)
         leaves, self._tree = pytree.tree_flatten(like)
-        self.names = _names(like, len(leaves))
+        self.names = _names(like)
         self.shapes = [tuple(leaf.shape[1:]) for leaf in leaves]
         self.dtypes = [leaf.dtype for leaf in leaves]
         self.width = sum(math.prod(shape) for shape in self.shapes)
@@ -66,7 +67,8 @@ def prepared(core: Any, state: State) -> State:
     return core.prepare(state) if hasattr(core, "prepare") else state
 
 
-def _names(state: State, leaves: int) -> list[str]:
-    """A record's fields; of any other tree, numbers."""
-    fields = getattr(type(state), "_fields", ())
-    return list(fields) if len(fields) == leaves else [f"part_{number}" for number in range(leaves)]
+def _names(state: State) -> list[str]:
+    """By the fields of records: `layers_0_re`; of any other tree, numbers."""
+    if hasattr(type(state), "_fields"):
+        return leaf_names(state, joint="_")
+    return [f"part_{number}" for number in range(len(pytree.tree_leaves(state)))]

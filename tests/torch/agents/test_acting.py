@@ -17,7 +17,7 @@ from gtrxl.tasks.errors import TaskError
 from gtrxl.torch.agents.acting import TorchCompiledAgent
 from gtrxl.torch.agents.building import twin
 from gtrxl.torch.agents.loading import acting
-from tests.cores.building import TWINNED
+from tests.cores.building import NAMES
 from tests.marks import few
 from tests.torch.agents.kinds import KINDS, jax_player, observed, restored
 
@@ -47,7 +47,7 @@ def assert_same_actions(ours, theirs):
 
 
 @pytest.mark.parametrize(("kind", "core"), few(
-    [*((kind, "gtrxl-gru") for kind in KINDS), *(("numbers", core) for core in TWINNED)], keep=lambda number, _: number < 4
+    [*((kind, "gtrxl-gru") for kind in KINDS), *(("numbers", core) for core in NAMES)], keep=lambda number, _: number < 4
 ))  # fmt: skip
 def test_the_same_actions_for_the_same_observations_and_seeds(kind, core):
     found = restored(kind, core)

@@ -16,7 +16,7 @@ from gtrxl.cores.errors import CoreError
 from gtrxl.evaluation.restored import named
 from gtrxl.torch.agents.building import twin
 from gtrxl.training.building import make_agent
-from tests.cores.building import TWINNED
+from tests.cores.building import NAMES
 from tests.marks import few
 from tests.torch.agents.kinds import KINDS, network_inputs, restored
 
@@ -72,7 +72,7 @@ def test_pixel_control_and_an_odd_picture():
 
 
 @pytest.mark.parametrize(("kind", "core"), few(
-    [("gymnasium, all parts", "gtrxl-gru"), *(("numbers", core) for core in TWINNED)], keep=lambda number, _: number < 2
+    [("gymnasium, all parts", "gtrxl-gru"), *(("numbers", core) for core in NAMES)], keep=lambda number, _: number < 2
 ))  # fmt: skip
 def test_parameters_have_the_names_of_the_export_and_go_through_a_file(kind, core):
     agent = restored(kind, core).agent

@@ -24,7 +24,7 @@ from gtrxl.cli.main import main
 from gtrxl.gym.spaces import Spaces
 from gtrxl.torch.export import onnx, program
 from gtrxl.torch.export.tracing import running_maximum
-from tests.cores.building import TWINNED
+from tests.cores.building import NAMES
 from tests.marks import few
 from tests.torch.agents.kinds import KINDS, jax_player, network_inputs, observed, restored
 from tests.torch.agents.test_twin import numbers_of
@@ -121,7 +121,7 @@ def check_against_act(found, run, card):
 
 
 CASES = [("numbers", "gtrxl-gru"), *((kind, "gtrxl-gru") for kind in KINDS if kind != "numbers")]
-CASES += [("numbers", core) for core in TWINNED if core != "gtrxl-gru"]
+CASES += [("numbers", core) for core in NAMES if core != "gtrxl-gru"]
 
 
 @pytest.mark.parametrize(("kind", "core"), few(CASES, keep=lambda number, _: number == 0))
@@ -136,7 +136,7 @@ def test_onnxruntime_acts_like_the_agent(kind, core, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "core"), [("numbers", "lstm"), ("gymnasium, all parts", "gtrxl-gru")])
+@pytest.mark.parametrize(("kind", "core"), [("numbers", "lstm"), ("numbers", "mamba2"), ("gymnasium, all parts", "gtrxl-gru")])
 def test_a_program_of_torch_acts_like_the_agent(kind, core, tmp_path):
     found = restored(kind, core)
     card = program.write(found, tmp_path / "agent.pt2")

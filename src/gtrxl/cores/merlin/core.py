@@ -50,10 +50,10 @@ class MerlinState(eqx.Module):
 
     rows: Rows
     predictor: LSTMState
-    predictor_read: Float[Array, " KW"]
+    predictor_read: Float[Array, "*B KW"]
     policy: LSTMState
-    policy_read: Float[Array, " W"]
-    age: Int[Array, ""]
+    policy_read: Float[Array, "*B W"]
+    age: Int[Array, "*B"]
     """Steps of this episode so far."""
 
 

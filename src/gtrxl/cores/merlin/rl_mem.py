@@ -29,7 +29,7 @@ class RLMemState(eqx.Module):
 
     rows: Rows
     controller: LSTMState
-    read: Float[Array, " KW"]
+    read: Float[Array, "*B KW"]
 
 
 class RLMem(MemoryCore):

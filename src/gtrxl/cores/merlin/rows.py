@@ -23,11 +23,11 @@ EPSILON = 1e-6
 class Rows(eqx.Module):
     """What is remembered. All zeros is a memory that holds nothing."""
 
-    content: Float[Array, "R W"]
-    trace: Float[Array, " R"]
+    content: Float[Array, "*B R W"]
+    trace: Float[Array, "*B R"]
     """How much of what is written next goes into each row's retroactive half."""
-    usage: Float[Array, " R"]
-    filled: Int[Array, ""]
+    usage: Float[Array, "*B R"]
+    filled: Int[Array, "*B"]
 
 
 def empty(rows: int, width: int, dtype: jnp.dtype) -> Rows:

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from gtrxl.torch.cores.layers import NORM_EPSILON, Stacked, filled, may_look, uniform
+from gtrxl.torch.cores.layers import Stacked, filled, may_look, standardise, uniform
 
 LONGEST_WAVE = 10_000.0
 
@@ -62,14 +62,9 @@ def position_keys(weights: AttentionWeights, code: Float[Tensor, "P D"]) -> Floa
     return (code @ weights.w_r).unflatten(1, tuple(weights.u.shape)).transpose(0, 1)
 
 
-def standardise(x: Float[Tensor, "*n D"]) -> Float[Tensor, "*n D"]:
-    """Zero mean and unit variance along the last axis: layer norm before its scale and offset."""
-    return functional.layer_norm(x, x.shape[-1:], eps=NORM_EPSILON)
-
-
 def normed(x: Float[Tensor, "*n D"], norm: Any) -> Float[Tensor, "*n D"]:
     """Layer norm along the last axis."""
-    return functional.layer_norm(x, x.shape[-1:], norm.scale, norm.offset, eps=NORM_EPSILON)
+    return standardise(x, norm.scale, norm.offset)
 
 
 class Folded(NamedTuple):

@@ -43,12 +43,16 @@ class LayerWeights(NamedTuple):
 
 
 class FeedForward(nn.Module):
-    """The parameters of L position-wise MLPs."""
+    """A position-wise MLP; `stack` are axes in front of its parameters."""
 
-    def __init__(self, d_model: int, hidden: int, *, layers: int, variance: float, device: Any = None):
+    def __init__(self, d_model: int, hidden: int, *, stack: tuple[int, ...] = (), variance: float, device: Any = None):
         super().__init__()
-        self.first = Linear(d_model, hidden, stack=(layers,), variance=variance, device=device)
-        self.second = Linear(hidden, d_model, stack=(layers,), variance=variance, device=device)
+        self.first = Linear(d_model, hidden, stack=stack, variance=variance, device=device)
+        self.second = Linear(hidden, d_model, stack=stack, variance=variance, device=device)
+
+    def forward(self, x: Float[Tensor, "N D"]) -> Float[Tensor, "N D"]:
+        """Of a matrix of rows, in their type."""
+        return self.second(torch.relu(self.first(x)))
 
 
 class Block(nn.Module):
@@ -70,13 +74,13 @@ class Block(nn.Module):
         device: Any = None,
     ):
         super().__init__()
-        drawn = {"layers": layers, "variance": variance, "device": device}
-        self.attention = Attention(d_model, heads=heads, head_dim=head_dim, **drawn)
-        self.mlp = FeedForward(d_model, mlp, **drawn)
-        self.norm_1 = LayerNorm(d_model, layers=layers, device=device)
-        self.norm_2 = LayerNorm(d_model, layers=layers, device=device)
-        self.gate_1 = gate(d_model, bias=gate_bias, **drawn)
-        self.gate_2 = gate(d_model, bias=gate_bias, **drawn)
+        drawn = {"variance": variance, "device": device}
+        self.attention = Attention(d_model, heads=heads, head_dim=head_dim, layers=layers, **drawn)
+        self.mlp = FeedForward(d_model, mlp, stack=(layers,), **drawn)
+        self.norm_1 = LayerNorm(d_model, stack=(layers,), device=device)
+        self.norm_2 = LayerNorm(d_model, stack=(layers,), device=device)
+        self.gate_1 = gate(d_model, bias=gate_bias, stack=(layers,), **drawn)
+        self.gate_2 = gate(d_model, bias=gate_bias, stack=(layers,), **drawn)
         self.norm_inputs = norm_inputs
         self._gate = gate
 

@@ -23,6 +23,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
+from gtrxl.cores.contract import Observed
 from gtrxl.cores.errors import CoreError
 from gtrxl.torch.cores.inputs import check_step, check_unroll
 
@@ -96,6 +97,14 @@ class Core(nn.Module, abc.ABC):
         """A state without what `prepare` added: right under any weights, and what checkpoints and unrolls carry."""
         return state
 
+    def observing(self, observed: Observed) -> "Core":
+        """The core, with parameters for what one of JAX predicts of these (`gtrxl.cores.contract`)."""
+        del observed
+        return self
+
+    def settle(self) -> None:
+        """The weights will not change any more: what follows from them may be fixed. Asked before a step is exported."""
+
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
         """As in PyTorch; but weights of another core or of other sizes are told in one line, which names what differs."""
         if strict:
@@ -132,6 +141,15 @@ class _Types:
 def constant(state: State) -> State:
     """The state without a way for gradients."""
     return pytree.tree_map(torch.Tensor.detach, state) if torch.is_grad_enabled() else state
+
+
+def leaf_names(state: State, *, joint: str = ".") -> list[str]:
+    """The names of a state's tensors, by where they are in it: `layers.0.re`."""
+
+    def name(key: Any) -> str:
+        return str(getattr(key, "name", getattr(key, "idx", getattr(key, "key", key))))
+
+    return [joint.join(map(name, path)) for path, _ in pytree.tree_leaves_with_path(state)]
 
 
 def check_dtype(dtype: str) -> str:

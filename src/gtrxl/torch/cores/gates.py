@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from gtrxl import names
+from gtrxl.cores import gates as jax_gates
 from gtrxl.cores.errors import CoreError
 from gtrxl.torch.cores.layers import Stacked, filled, uniform
 
@@ -58,20 +59,20 @@ class Gate(Stacked, abc.ABC):
     first_bias: ClassVar[float | None] = None
     wide: ClassVar[dict[str, int]] = {}
 
-    def __init__(self, d_model: int, *, layers: int, bias: float | None, variance: float, device: Any = None):
+    def __init__(self, d_model: int, *, stack: tuple[int, ...] = (), bias: float | None, variance: float, device: Any = None):
         super().__init__()
-        self._layers = layers
+        self._stack = stack
         for name in self.Weights._fields:
             if name == "b_g":
                 first = self.first_bias or 0.0 if bias is None else bias
-                self.b_g = filled(layers, d_model, value=first, device=device)
+                self.b_g = filled(*stack, d_model, value=first, device=device)
             else:
-                size = layers, d_model, self.wide[name] * d_model
+                size = *stack, d_model, self.wide[name] * d_model
                 setattr(self, name, uniform(*size, fan_in=d_model, variance=variance, device=device))
 
     def unbound(self) -> list[Any]:
         """The weights layer by layer."""
-        return super().unbound() if self.Weights._fields else [NoWeights()] * self._layers
+        return super().unbound() if self.Weights._fields else [NoWeights()] * self._stack[0]
 
     @staticmethod
     @abc.abstractmethod
@@ -225,3 +226,24 @@ def find_gate(gate: Any) -> type[Gate]:
         near = names.meant(gate, GATES) if isinstance(gate, str) else ""
         raise CoreError(f"gate must be one of {', '.join(GATES)}, or a class built on gtrxl.torch.Gate, got {gate!r}{near}")
     return GATES[gate]
+
+
+def first_bias(gate: type[Gate], gate_bias: float | str | None, layers: int) -> float | None:
+    """b_g as a number, from what `gate_bias` may be."""
+    if gate_bias == "depth":
+        return bias_by_depth(gate, layers)
+    if isinstance(gate_bias, str):
+        raise CoreError(f"gate_bias must be a number, 'depth' or None, got {gate_bias!r}; None is the paper's")
+    return gate_bias
+
+
+def name_of(gate: Any) -> str:
+    """The name that a gate has in `GATES`, here or in JAX."""
+    for known in (GATES, jax_gates.GATES):
+        for name, kind in known.items():
+            if kind is type(gate):
+                return name
+    raise CoreError(
+        f"gate must be one of {', '.join(GATES)} to have a twin, got {type(gate).__name__}; "
+        "write it on gtrxl.Gate and on gtrxl.torch.Gate"
+    )

@@ -4,6 +4,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils import _pytree as pytree
 
 from gtrxl.cores.errors import CoreError
 
@@ -59,6 +60,25 @@ def check_shape(name: str, tensor: Tensor, shape: tuple[int, ...]) -> None:
             f"state.{name} must have shape {list(shape)}, got {list(tensor.shape)}; "
             f"states carry the streams in front, begin with core.initial_state({shape[0]})"
         )
+
+
+def shapes_of(state: Any) -> Any:
+    """The shapes of a state of one stream, in the place of its tensors: what `check_like` holds states against."""
+    return pytree.tree_map(lambda leaf: leaf.shape, state)
+
+
+def check_like(name: str, part: Any, shapes: Any, *, streams: int) -> None:
+    """Raise unless a state, or a part of one, is built of the same records with tensors of these shapes, the streams in front."""
+    if isinstance(shapes, torch.Size):
+        check_kind(part, Tensor)
+        check_shape(name, part, (streams, *shapes))
+        return
+    check_kind(part, type(shapes))
+    fields = getattr(shapes, "_fields", range(len(shapes)))
+    if len(part) != len(shapes):
+        raise CoreError(f"{name} must have {len(shapes)} parts, got {len(part)}; a state belongs to the core that made it")
+    for field, own, wanted in zip(fields, part, shapes, strict=True):
+        check_like(f"{name}.{field}" if name else str(field), own, wanted, streams=streams)
 
 
 def _check_bool(name: str, tensor: Tensor) -> None:

@@ -1,15 +1,17 @@
 """The small parts cores are made of: parameters as in JAX, and what is done with rows that are not finite.
 
-L layers, D_in, D_out widths. A weight is stored as `[D_in, D_out]`, y = x @ weight, under the names and in the shapes of
+L layers, N rows, D_in, D_out widths. A weight is stored as `[D_in, D_out]`, y = x @ weight, under the names and in the shapes of
 `gtrxl.cores`, so that weights go both ways. Where JAX stacks layers, so does this: each parameter has L in front.
 """
 
 import math
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
+from torch.nn import functional
 
 INIT_VARIANCE = 1 / 3
 """What a new linear map makes of inputs of variance 1."""
@@ -27,10 +29,24 @@ def filled(*shape: int, value: float = 0.0, device: Any = None) -> nn.Parameter:
     return nn.Parameter(torch.full(shape, value, device=device, dtype=torch.float32))
 
 
+def drawn(*shape: int, variance: float, device: Any = None) -> nn.Parameter:
+    """Normal numbers."""
+    return nn.Parameter(torch.randn(shape, device=device) * math.sqrt(variance))
+
+
+def spread(size: int, *, least: float, most: float, device: Any = None) -> Float[Tensor, " N"]:
+    """Numbers drawn evenly between two."""
+    return torch.empty(size, device=device).uniform_(least, most)
+
+
 class Stacked(nn.Module):
     """Parameters of L layers, or of one; `Weights` is the record of one layer's, in the order of the parameters."""
 
     Weights: ClassVar[Any]
+
+    def own(self, dtype: torch.dtype) -> Any:
+        """The weights of the one layer, in this type."""
+        return self.Weights(*(getattr(self, name).to(dtype) for name in self.Weights._fields))
 
     def unbound(self) -> list[Any]:
         """The weights layer by layer: views, through which gradients flow back."""
@@ -60,12 +76,36 @@ class Linear(nn.Module):
 
 
 class LayerNorm(nn.Module):
-    """Scale and offset of L layer norms."""
+    """Scale and offset of a layer norm; `stack` are axes in front of both."""
 
-    def __init__(self, size: int, *, layers: int, device: Any = None):
+    def __init__(self, size: int, *, stack: tuple[int, ...] = (), device: Any = None):
         super().__init__()
-        self.scale = filled(layers, size, value=1.0, device=device)
-        self.offset = filled(layers, size, device=device)
+        self.scale = filled(*stack, size, value=1.0, device=device)
+        self.offset = filled(*stack, size, device=device)
+
+    def forward(self, x: Float[Tensor, "N D"]) -> Float[Tensor, "N D"]:
+        """Of a matrix of rows, in their type."""
+        return standardise(x, self.scale.to(x.dtype), self.offset.to(x.dtype))
+
+
+def standardise(
+    x: Float[Tensor, "*n D"], scale: Float[Tensor, " D"] | None = None, offset: Float[Tensor, " D"] | None = None
+) -> Float[Tensor, "*n D"]:
+    """Zero mean and unit variance along the last axis, then a scale and an offset if there are any."""
+    return functional.layer_norm(x, x.shape[-1:], scale, offset, eps=NORM_EPSILON)
+
+
+class Parts(nn.Module):
+    """Modules by the names that observations have: any text, also with dots in it or one that PyTorch uses itself."""
+
+    def __init__(self, modules: Mapping[str, nn.Module]):
+        super().__init__()
+        self._modules.update(modules)
+
+    def __getitem__(self, name: str) -> nn.Module:
+        found = self._modules[name]
+        assert found is not None
+        return found
 
 
 # A row that is not finite (an input, a remembered step) must spoil what sees it, and nothing else. Masks and resets hide it from

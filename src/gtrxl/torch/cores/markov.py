@@ -31,6 +31,11 @@ class Markov(Core):
         self.output_size = d_model
         self.dtype = check_dtype(dtype)
 
+    @classmethod
+    def sizes(cls, core: Any) -> dict[str, Any]:
+        """The arguments of a core like this one, in PyTorch or in JAX."""
+        return {"d_model": core.output_size, "layers": len(core.linears), "dtype": core.dtype}
+
     def initial_state(self, batch: int = 1, *, device: Any = None, dtype: torch.dtype | None = None) -> NoState:
         """An empty record."""
         return NoState()

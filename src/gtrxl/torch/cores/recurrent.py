@@ -110,6 +110,11 @@ class Recurrent(Core):
 
     _State: type[Any]
 
+    @classmethod
+    def sizes(cls, core: Any) -> dict[str, Any]:
+        """The arguments of a core like this one, in PyTorch or in JAX."""
+        return {"d_model": core.width, "layers": len(core.cells), "skip": core.skip, "dtype": core.dtype}
+
     @staticmethod
     @abc.abstractmethod
     def _cell(input_size: int, width: int, device: Any) -> nn.Module: ...

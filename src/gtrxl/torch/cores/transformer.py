@@ -11,11 +11,12 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from gtrxl.cores.errors import CoreError, at_least
+from gtrxl.cores.linear.gtrxl_lru import check_variance
 from gtrxl.torch.cores import acting
 from gtrxl.torch.cores.attention import window, window_code
 from gtrxl.torch.cores.block import Block, sees_any, steps_back
 from gtrxl.torch.cores.contract import Core, check_dtype
-from gtrxl.torch.cores.gates import Gate, bias_by_depth, find_gate
+from gtrxl.torch.cores.gates import Gate, find_gate, first_bias, name_of
 from gtrxl.torch.cores.inputs import check_kind, check_shape
 from gtrxl.torch.cores.layers import INIT_VARIANCE, Linear, may_look, replaced, spoilt_rows, surely_finite
 from gtrxl.torch.cores.memory import Memory, PreparedMemory
@@ -62,13 +63,8 @@ class Transformer(Core):
         at_least("head_dim", head_dim, least=1, hint="the paper uses 64")
         mlp = d_model if mlp is None else mlp
         at_least("mlp", mlp, least=1, hint="it is the hidden width of the position-wise MLP; the paper uses 512")
-        if not 0 < init_variance < math.inf:
-            raise CoreError(f"init_variance must be positive and finite, got {init_variance}; 1 keeps the size of what goes in")
+        check_variance(init_variance)
         kind = find_gate(gate)
-        if gate_bias == "depth":
-            gate_bias = bias_by_depth(kind, layers)
-        elif isinstance(gate_bias, str):
-            raise CoreError(f"gate_bias must be a number, 'depth' or None, got {gate_bias!r}; None is the paper's")
         self.embed = Linear(input_size, d_model, variance=init_variance, device=device)
         self.blocks = Block(
             d_model,
@@ -77,7 +73,7 @@ class Transformer(Core):
             head_dim=head_dim,
             mlp=mlp,
             gate=kind,
-            gate_bias=gate_bias,
+            gate_bias=first_bias(kind, gate_bias, layers),
             norm_inputs=norm_inputs,
             variance=init_variance,
             device=device,
@@ -89,6 +85,22 @@ class Transformer(Core):
         self.head_dim = head_dim
         self.memory = memory
         self.dtype = check_dtype(dtype)
+
+    @classmethod
+    def sizes(cls, core: Any) -> dict[str, Any]:
+        """The arguments of a core like this one, in PyTorch or in JAX."""
+        blocks = core.blocks
+        return {
+            "d_model": core.output_size,
+            "layers": core.layers,
+            "heads": blocks.attention.u.shape[1],
+            "head_dim": blocks.attention.u.shape[2],
+            "mlp": blocks.mlp.first.bias.shape[1],
+            "memory": core.memory,
+            "gate": name_of(blocks.gate_1),
+            "norm_inputs": blocks.norm_inputs,
+            "dtype": core.dtype,
+        }
 
     def initial_state(self, batch: int = 1, *, device: Any = None, dtype: torch.dtype | None = None) -> Memory:
         """Empty memories."""

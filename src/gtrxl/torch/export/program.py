@@ -31,4 +31,5 @@ def step_of(restored: Restored) -> Step:
     """The agent's step. It computes in float32, also where it was trained in bfloat16: not every runtime has that."""
     module = twin(restored.agent)
     module.core.dtype = "float32"
+    module.core.settle()
     return Step(module.requires_grad_(False), seen_by(restored.agent))

@@ -6,13 +6,14 @@ normaliser of observations is inside. A stream begins with zeros for its memory 
 """
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from gtrxl.tasks.specs import ObservationSpec
+from gtrxl.torch.cores.contract import leaf_names
 from gtrxl.torch.networks.agent import Agent
 
 OBSERVATION, RESET, STATE, NEXT, ACTION, VALUE = "observation", "reset", "state", "next", "action", "value"
@@ -41,7 +42,7 @@ class Step(nn.Module):
         self.parts = [OBSERVATION] if seen.only_vector else list(seen.zeros())
         begins = agent.initial_state(1)
         self.structure = pytree.tree_structure(begins)
-        self.pieces = [_name(path) for path, _ in pytree.tree_leaves_with_path(begins)]
+        self.pieces = leaf_names(begins)
 
     def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
         """One step of B streams."""
@@ -95,7 +96,3 @@ def _ports(names: list[str], fewer: tuple[Tensor, ...], more: tuple[Tensor, ...]
     for name, one, other in zip(names, fewer, more, strict=True):
         shape = tuple(a if a == b else STREAMS for a, b in zip(one.shape, other.shape, strict=True))
         yield Port(name, str(one.dtype).removeprefix("torch."), shape)
-
-
-def _name(path: Any) -> str:
-    return ".".join(str(getattr(key, "name", getattr(key, "idx", getattr(key, "key", key)))) for key in path)

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from gtrxl.networks.errors import AgentError
 from gtrxl.tasks.specs import ActionSpec
 from gtrxl.torch.cores.contract import check_weights
+from gtrxl.torch.cores.layers import standardise
 from gtrxl.torch.networks.encoder import Encoder, Torso
 from gtrxl.torch.networks.heads import MLP, PixelControl
-from gtrxl.torch.networks.layers import standardise
 from gtrxl.torch.networks.normaliser import Normaliser
 from gtrxl.torch.networks.policies import Head, Policy
 

@@ -1,6 +1,6 @@
 """What an agent sees -> the core's input, in PyTorch: `gtrxl.networks.encoder`. O numbers in an observation, D width."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -11,6 +11,7 @@ from gtrxl.networks.errors import AgentError
 from gtrxl.networks.scaling import TANH
 from gtrxl.networks.vision import SMALL_CHANNELS
 from gtrxl.tasks.specs import VECTOR, ObservationSpec
+from gtrxl.torch.cores.layers import Parts
 from gtrxl.torch.networks.language import Language
 from gtrxl.torch.networks.layers import Dense
 from gtrxl.torch.networks.vision import ResNet
@@ -27,19 +28,6 @@ class Torso(nn.Module):
 
     def forward(self, x: Float[Tensor, "*n O"]) -> Float[Tensor, "*n D"]:
         return torch.tanh(self.second(torch.tanh(self.first(x))))
-
-
-class Parts(nn.Module):
-    """Modules by the names that observations have: any text, also with dots in it or one that PyTorch uses itself."""
-
-    def __init__(self, modules: Mapping[str, nn.Module]):
-        super().__init__()
-        self._modules.update(modules)
-
-    def __getitem__(self, name: str) -> nn.Module:
-        found = self._modules[name]
-        assert found is not None
-        return found
 
 
 class Encoder(nn.Module):

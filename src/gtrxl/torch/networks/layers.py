@@ -1,12 +1,11 @@
-"""The small parts of what surrounds a core: a linear layer for any axes in front, and layer norm without parameters."""
+"""What surrounds a core is made of: a linear layer for any axes in front."""
 
 import math
 
-import torch.nn.functional as f
 from jaxtyping import Float
 from torch import Tensor
 
-from gtrxl.torch.cores.layers import INIT_VARIANCE, NORM_EPSILON, Linear
+from gtrxl.torch.cores.layers import INIT_VARIANCE, Linear
 
 
 class Dense(Linear):
@@ -21,8 +20,3 @@ class Dense(Linear):
             return super().forward(x)
         rows = super().forward(x.reshape(math.prod(x.shape[:-1]), x.shape[-1]))
         return rows.reshape(*x.shape[:-1], rows.shape[-1])
-
-
-def standardise(x: Float[Tensor, "*n D"]) -> Float[Tensor, "*n D"]:
-    """Zero mean and unit variance along the last axis: layer norm before its scale and offset."""
-    return f.layer_norm(x, x.shape[-1:], eps=NORM_EPSILON)

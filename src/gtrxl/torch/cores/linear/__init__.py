@@ -1,0 +1,1 @@
+"""Cores whose memory is a recurrence, in PyTorch."""
