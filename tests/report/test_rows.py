@@ -137,6 +137,14 @@ def test_runs_with_other_settings_than_most_are_not_averaged_with_them(change: d
     assert left == [f"LSTM.07 ({said})"]
 
 
+def test_a_setting_that_came_to_be_between_two_runs_is_no_difference():
+    before = [row(number=n, config={"gym": {"noise_steps": 1}, "net": {"width": 16}}) for n in range(3)]
+    after = [row(number=7, config={"gym": {"noise_steps": 1, "widest_noise": 0.0}, "net": {"width": 16, "new": 1}, "newer": 2})]
+    assert usable([*before, *after]) == ([*before, *after], [])
+    other = row(number=8, config={"gym": {"noise_steps": 16, "widest_noise": 0.0}})
+    assert usable([*before, other]) == (before, ["LSTM.08 (gym.noise_steps 16, most runs of LSTM have 1)"])
+
+
 def test_a_run_without_an_episode_is_named_and_in_no_average(tmp_path: Path):
     write(tmp_path, [row(), row(number=1, curve=[])])
     for section in sections(read(tmp_path)):

@@ -221,10 +221,9 @@ def usable(rows: Sequence[Row]) -> tuple[list[Row], list[str]]:
 def _settings(row: Row) -> dict[str, Any]:
     """What runs of one model must have in common."""
     config = {key: value for key, value in (row.get("config") or {}).items() if key not in OWN}
-    for part in ("learner", "net"):
-        if isinstance(config.get(part), dict):
-            inner = config.pop(part)
-            config |= {f"{part}.{key}": value for key, value in inner.items() if key not in (row.get("bounds") or {})}
+    for part in [name for name, value in config.items() if isinstance(value, dict)]:
+        inner = config.pop(part)
+        config |= {f"{part}.{key}": value for key, value in inner.items() if key not in (row.get("bounds") or {})}
     return {"task": row["task"], "planned_frames": row["planned_frames"], **config}
 
 
