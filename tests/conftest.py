@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,6 +24,8 @@ import jax
 import pytest
 from jaxtyping import install_import_hook
 
+# A shell has what it starts in the background ignore Ctrl-C, and processes hand that on. Some tests press it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 install_import_hook("gtrxl", "beartype.beartype")
 
