@@ -56,9 +56,9 @@ class Settings:
 
 
 def make() -> gymnasium.Env:
-    """CartPole that shows positions alone."""
-    shown = gymnasium.spaces.Box(-5.0, 5.0, (2,), np.float32)
-    return gymnasium.wrappers.TransformObservation(gymnasium.make("CartPole-v1"), lambda seen: seen[[0, 2]], shown)
+    """CartPole that shows positions alone, in units of where an episode ends: as they come, angles are too small to see."""
+    shown, limits = gymnasium.spaces.Box(-2.0, 2.0, (2,), np.float32), np.array([2.4, 0.21], np.float32)
+    return gymnasium.wrappers.TransformObservation(gymnasium.make("CartPole-v1"), lambda seen: seen[[0, 2]] / limits, shown)
 
 
 def here(turn: str, settings: Settings) -> tuple[float, float | None]:

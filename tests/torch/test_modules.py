@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 import gtrxl
 import gtrxl.cores
 import gtrxl.torch
-from gtrxl.torch.cores.catalogue import TWINS
+from gtrxl.torch.cores import catalogue
 from gtrxl.torch.cores.merlin.core import Merlin
 from tests.cores.building import NAMES, TRANSFORMERS, small_sizes
 from tests.marks import few
@@ -22,7 +22,8 @@ from tests.torch.building import named, pair, steps
 
 SOME = pytest.mark.parametrize("name", few(NAMES, keep=lambda _, name: name in ("gtrxl-gru", "trxl", "lstm", "mamba2", "none")))
 SOME_TRANSFORMERS = pytest.mark.parametrize("name", few(TRANSFORMERS, keep=lambda _, name: name == "gtrxl-gru"))
-XS, RESETS = torch.randn(2, 30, 5), torch.rand(2, 30) < 0.1
+DRAWN = torch.Generator().manual_seed(0)  # rarely mLSTM divides by next to nothing, and bfloat16 is lost there
+XS, RESETS = torch.randn(2, 30, 5, generator=DRAWN), torch.rand(2, 30, generator=DRAWN) < 0.1
 
 
 def acting(core):
@@ -170,7 +171,8 @@ def test_names_and_arguments_are_those_of_make_core(monkeypatch):
     ):
         with pytest.raises(gtrxl.CoreError, match=said):
             gtrxl.torch.make_core(name, input_size=4, **arguments)
-    monkeypatch.delitem(TWINS, gtrxl.cores.Merlin)  # as if somebody had written a core in JAX alone
+    others = {kind: twin for kind, twin in catalogue.TWINS.items() if kind is not gtrxl.cores.Merlin}
+    monkeypatch.setattr(catalogue, "TWINS", others)  # as if somebody had written a core in JAX alone
     with pytest.raises(gtrxl.CoreError, match=r"merlin has no form in PyTorch; those that have one are lstm, gru, .*none"):
         gtrxl.torch.make_core("merlin", input_size=4)
     monkeypatch.undo()
