@@ -18,8 +18,10 @@ NAMES = ("lstm", "gru", *TRANSFORMERS, *WITH_ROWS, *LINEAR, "none")
 
 
 @functools.cache
-def random_core(name, *, seed=0, spread=0.4, **sizes) -> Any:
-    """A core whose every weight is random, so that no zero bias, unit scale, u or v hides a mistake. Compiles nothing."""
+def random_core(name, *, seed=0, spread=None, **sizes) -> Any:
+    """A core whose every weight is random, so that no zero bias, unit scale, u or v hides a mistake. Compiles nothing. mLSTM
+    divides by sums that may be next to nothing: with large weights float32 is lost in them, whoever computes it."""
+    spread = (0.2 if name == "mlstm" else 0.4) if spread is None else spread
     random = np.random.default_rng(seed)
 
     def filled(path, leaf):
