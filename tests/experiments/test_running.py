@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from gtrxl.cli.main import main
+from gtrxl.experiments.errors import ExperimentError
 from gtrxl.experiments.planning import plan
-from gtrxl.experiments.running import collect
+from gtrxl.experiments.running import collect, reproduce
 from gtrxl.report.rows import read
 from gtrxl.runs import settings as configs
 
@@ -53,6 +55,38 @@ def test_rows_say_what_was_run_and_name_what_cannot_be_read(tmp_path: Path):
     assert row["bounds"] == first.draw.bounds
     assert len(said) == 1
     assert second.name in said[0]
+
+
+def _rows_of_ended_runs(home: Path, *, seed_of_the_last: int | None = None) -> list[str]:
+    """What another machine would have left: a row for each run of a set, and no folders."""
+    planned = plan("horizon", "quick")
+    rows = [
+        {"run": each.name, "status": "finished", "config": json.loads(json.dumps(configs.as_dict(each.config)))}
+        for each in planned
+    ]
+    del rows[0]["config"]["net"]["output_norm"]  # a setting that came after this row
+    if seed_of_the_last is not None:
+        rows[-1]["config"]["seed"] = seed_of_the_last
+    home.mkdir(parents=True)
+    (home / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return [each.name for each in planned]
+
+
+def test_runs_that_are_done_by_their_rows_are_not_done_again(tmp_path: Path, capsys):
+    home = tmp_path / "horizon" / "quick"
+    names = _rows_of_ended_runs(home)
+    before = read(home).rows
+    reproduce("horizon", "quick", tmp_path)
+    assert not list((home / "runs").iterdir())
+    assert sorted(row["run"] for row in read(home).rows) == sorted(row["run"] for row in before)
+    assert f"{len(names)} runs are done by their rows" in capsys.readouterr().err
+
+
+def test_rows_of_other_settings_are_not_taken_for_the_planned_runs(tmp_path: Path):
+    names = _rows_of_ended_runs(tmp_path / "horizon" / "quick", seed_of_the_last=12345)
+    with pytest.raises(ExperimentError, match=rf"the row of {re.escape(names[-1])} .* got seed 12345 there"):
+        reproduce("horizon", "quick", tmp_path)
+    assert not (tmp_path / "horizon" / "quick" / "runs").exists()
 
 
 def test_a_run_on_levels_has_a_curve_for_each_split(tmp_path: Path):

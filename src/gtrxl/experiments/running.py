@@ -22,7 +22,7 @@ import jax
 from gtrxl.experiments.catalogue import SCALES
 from gtrxl.experiments.errors import ExperimentError
 from gtrxl.experiments.planning import Planned, experiment_of, plan
-from gtrxl.experiments.sweeps import sweep
+from gtrxl.experiments.sweeps import DONE, PLACED, sweep
 from gtrxl.gym.dmlab.levels import split_of
 from gtrxl.runs import settings as configs
 from gtrxl.runs.errors import first_line
@@ -56,10 +56,42 @@ def reproduce(
         raise ExperimentError(f"only must begin the name of a run, got {', '.join(only)}; `--list {experiment}` shows them")
     home = Path(out) / runs / scale
     folder = home / "runs"
+    elsewhere = _done_elsewhere(home, planned)
+    if elsewhere and not quiet:
+        count = "1 run is" if len(elsewhere) == 1 else f"{len(elsewhere)} runs are"
+        print(f"{count} done by their rows in {home / 'rows.jsonl'}, and left alone", file=sys.stderr)
     folder.mkdir(parents=True, exist_ok=True)
+    left = {each.name: each.config for each in planned if each.name not in elsewhere}
     with _rows_now_and_then(home, runs, scale):
-        sweep({each.name: each.config for each in planned}, folder, engine=engine, jobs=jobs, address=address, quiet=quiet)
+        sweep(left, folder, engine=engine, jobs=jobs, address=address, quiet=quiet)
     return collect(home, runs, scale, say=lambda line: print(line, file=sys.stderr))
+
+
+def _done_elsewhere(home: Path, planned: list[Planned]) -> set[str]:
+    """Runs with a row of their end and no folder here: they were made on another machine, or their folders are gone."""
+    rows = {row["run"]: row for row in _read(home / "rows.jsonl") if row.get("status") in DONE}
+    done = {each.name: each for each in planned if each.name in rows and not (home / "runs" / each.name).exists()}
+    for name, each in done.items():
+        here = json.loads(json.dumps(configs.as_dict(each.config)))
+        if differs := _first_difference(here, rows[name].get("config") or {}):
+            key, ours, theirs = differs
+            raise ExperimentError(
+                f"the row of {name} in {home / 'rows.jsonl'} must have the settings planned, got {key} {theirs!r} there and "
+                f"{ours!r} here; take another --out"
+            )
+    return set(done)
+
+
+def _first_difference(planned: dict[str, Any], made: dict[str, Any], within: str = "") -> tuple[str, Any, Any] | None:
+    """The first setting that both have, with different values; a row may be older than a setting."""
+    for key in planned.keys() & made.keys() - set(PLACED):
+        ours, theirs = planned[key], made[key]
+        if isinstance(ours, dict) and isinstance(theirs, dict):
+            if deeper := _first_difference(ours, theirs, f"{within}{key}."):
+                return deeper
+        elif ours != theirs:
+            return within + key, ours, theirs
+    return None
 
 
 @contextlib.contextmanager
