@@ -84,8 +84,7 @@ def _popgym(name: str, task: str, published: float, frames: int, *options: str, 
 
 
 def _in_popgym(name: str, published: float, frames: int, *options: str) -> Goal:
-    own = name + " (popgym)" if "CartPole" not in name else name
-    return Goal(own, "popgym", f"gym:popgym-{name}-v0", frames, published, POPGYM, options, needs="popgym")
+    return Goal(name + " (popgym)", "popgym", f"gym:popgym-{name}-v0", frames, published, POPGYM, options, needs="popgym")
 
 
 # Answers that change nothing of what comes: settings of the card games (docs/tasks.md), and PPO where it is better (docs/log.md).
@@ -110,8 +109,8 @@ GOALS = (
     _popgym("CountRecallMedium", "count-recall:decks=2,kinds=4", -0.519, 6 * M, *COUNT),
     _popgym("HigherLowerEasy", "higher-lower", 0.529, 3 * M),
     _popgym("HigherLowerMedium", "higher-lower:decks=2", 0.513, 3 * M),
-    _in_popgym("NoisyPositionOnlyCartPoleEasy", 0.995, 15 * M, "--discount", "0.99"),
-    _in_popgym("NoisyPositionOnlyCartPoleMedium", 0.659, 15 * M, "--discount", "0.99"),
+    _popgym("NoisyPositionOnlyCartPoleEasy", "noisy-cart-pole", 0.995, 3 * M),
+    _popgym("NoisyPositionOnlyCartPoleMedium", "noisy-cart-pole:noise=20", 0.659, 3 * M),
     Goal("MiniGrid-MemoryS7", "minigrid", "gym:MiniGrid-MemoryS7-v0", 10 * M, None, "not published", needs="minigrid"),
     Goal("MiniGrid-MemoryS13", "minigrid", "gym:MiniGrid-MemoryS13-v0", 10 * M, 0.94, MINIGRID, needs="minigrid"),
     Goal("ProofofMemory", "cleanrl", "env:proof_of_memory.make", 25_000, None, CLEANRL, ("--from", str(HERE))),

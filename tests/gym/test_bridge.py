@@ -229,6 +229,7 @@ IDS = [
     "Autoencode",
     "CountRecall",
     "HigherLower",
+    "NoisyCartPole",
     "MemoryMaze",
     "RoomsSelectNonmatchingObject",
     "RoomsWatermaze",

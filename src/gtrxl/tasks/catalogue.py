@@ -94,6 +94,9 @@ _TASKS = {
         "others.counting", "CountRecall", "POPGym's: how many of a kind were dealt so far", gym="count-recall"
     ),
     "higher-lower": TaskEntry("others.counting", "HigherLower", "POPGym's: guess the next card's rank", gym="higher-lower"),
+    "noisy-cart-pole": TaskEntry(
+        "others.cart_pole", "NoisyCartPole", "POPGym's: balance a pole seen through noise", gym="noisy-cart-pole"
+    ),
 }
 
 _LEVELS = {
