@@ -89,7 +89,8 @@ def _in_popgym(name: str, published: float, frames: int, *options: str) -> Goal:
 
 # Answers that change nothing of what comes: settings of the card games (docs/tasks.md), and PPO where it is better (docs/log.md).
 GUESS = ("--discount", "0.5", "--learner.learning-rate", "1e-3")
-COUNT = ("--algorithm", "ppo", "--learner.learning-rate", "5e-4")
+FAST = ("--learner.learning-rate", "1e-3")
+EVENLY = ("--algorithm", "ppo", "--learner.learning-rate", "5e-4")
 
 GOALS = (
     Goal("CartPole", "classic", "gym:CartPole-v1", 100_000, 500.0, ZOO, ("--mask-velocity",), greedy=True),
@@ -101,16 +102,16 @@ GOALS = (
     _popgym("RepeatPreviousMedium", "repeat-previous:decks=2,k=32", 0.789, 2 * M, others=15 * M),
     _popgym("RepeatPreviousHard", "repeat-previous:decks=3,k=64", 0.191, 2 * M, others=15 * M),
     _in_popgym("RepeatPreviousMedium", 0.789, 1 * M, "--algorithm", "vmpo", *GUESS),
-    _popgym("RepeatFirstEasy", "repeat-first", 1.0, 3 * M),
-    _popgym("RepeatFirstMedium", "repeat-first:decks=8", 1.0, 3 * M),
-    _popgym("AutoencodeEasy", "autoencode", -0.283, 6 * M),
-    _popgym("AutoencodeMedium", "autoencode:decks=2", -0.420, 6 * M),
-    _popgym("CountRecallEasy", "count-recall", 0.509, 6 * M, *COUNT),
-    _popgym("CountRecallMedium", "count-recall:decks=2,kinds=4", -0.519, 6 * M, *COUNT),
-    _popgym("HigherLowerEasy", "higher-lower", 0.529, 3 * M),
-    _popgym("HigherLowerMedium", "higher-lower:decks=2", 0.513, 3 * M),
-    _popgym("NoisyPositionOnlyCartPoleEasy", "noisy-cart-pole", 0.995, 3 * M),
-    _popgym("NoisyPositionOnlyCartPoleMedium", "noisy-cart-pole:noise=20", 0.659, 3 * M),
+    _popgym("RepeatFirstEasy", "repeat-first", 1.0, 1 * M, *EVENLY),
+    _popgym("RepeatFirstMedium", "repeat-first:decks=8", 1.0, 1 * M, *EVENLY),
+    _popgym("AutoencodeEasy", "autoencode", -0.283, 3 * M),
+    _popgym("AutoencodeMedium", "autoencode:decks=2", -0.420, 3 * M),
+    _popgym("CountRecallEasy", "count-recall", 0.509, 3 * M, *EVENLY),
+    _popgym("CountRecallMedium", "count-recall:decks=2,kinds=4", -0.519, 3 * M, *EVENLY),
+    _popgym("HigherLowerEasy", "higher-lower", 0.529, 2 * M),
+    _popgym("HigherLowerMedium", "higher-lower:decks=2", 0.513, 2 * M),
+    _popgym("NoisyPositionOnlyCartPoleEasy", "noisy-cart-pole", 0.995, 3 * M, *FAST),
+    _popgym("NoisyPositionOnlyCartPoleMedium", "noisy-cart-pole:noise=20", 0.659, 3 * M, *FAST),
     Goal("MiniGrid-MemoryS7", "minigrid", "gym:MiniGrid-MemoryS7-v0", 10 * M, None, "not published", needs="minigrid"),
     Goal("MiniGrid-MemoryS13", "minigrid", "gym:MiniGrid-MemoryS13-v0", 10 * M, 0.94, MINIGRID, needs="minigrid"),
     Goal("ProofofMemory", "cleanrl", "env:proof_of_memory.make", 25_000, None, CLEANRL, ("--from", str(HERE))),
