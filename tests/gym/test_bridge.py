@@ -229,6 +229,7 @@ IDS = [
     "Autoencode",
     "CountRecall",
     "HigherLower",
+    "MinigridMemory",
     "NoisyCartPole",
     "MemoryMaze",
     "RoomsSelectNonmatchingObject",

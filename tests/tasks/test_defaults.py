@@ -28,7 +28,10 @@ KNOWN = {  # memory, sizes, V-MPO, the paper's domain
     **dict.fromkeys(("repeat-previous", "count-recall", "higher-lower"), (64, CARDS, GUESSING, "numpad")),
     "repeat-first": (64, CARDS | {"discount": 0.97}, GUESSING, "numpad"),
     "autoencode": (103, CARDS, GUESSING, "numpad"),
-    "noisy-cart-pole": (64, {"steps": 3_000_000, "discount": 0.99}, SIMPLE | {"learning_rate": 3e-4}, "numpad"),
+    **dict.fromkeys(
+        ("noisy-cart-pole", "minigrid-memory"),
+        (64, {"steps": 3_000_000, "discount": 0.99}, SIMPLE | {"learning_rate": 3e-4}, "numpad"),
+    ),
 }
 SEEN = {"steps": 3_000_000, "streams": 32, "unroll": 32, "discount": 0.99}
 

@@ -94,6 +94,12 @@ _TASKS = {
         "others.counting", "CountRecall", "POPGym's: how many of a kind were dealt so far", gym="count-recall"
     ),
     "higher-lower": TaskEntry("others.counting", "HigherLower", "POPGym's: guess the next card's rank", gym="higher-lower"),
+    "minigrid-memory": TaskEntry(
+        "others.minigrid_memory",
+        "MiniGridMemory",
+        "MiniGrid's: look at an object, then find it at the end of a hallway",
+        gym="minigrid-memory",
+    ),
     "noisy-cart-pole": TaskEntry(
         "others.cart_pole", "NoisyCartPole", "POPGym's: balance a pole seen through noise", gym="noisy-cart-pole"
     ),
