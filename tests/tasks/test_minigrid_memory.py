@@ -72,8 +72,8 @@ def of_theirs(observation) -> np.ndarray:
 
 
 @needs_minigrid
-@pytest.mark.parametrize("size", [7, 9, 11, 13])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("size", [7, 13])
+@pytest.mark.parametrize("seed", range(4))
 def test_step_by_step_it_is_minigrids_task(size, seed):
     task, env = MiniGridMemory(size=size), theirs(size)
     first, _ = env.reset(seed=seed)

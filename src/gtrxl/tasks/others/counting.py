@@ -4,6 +4,7 @@ N cards, M cards of all decks, K kinds of card, F numbers of what is shown of th
 """
 
 import dataclasses
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -95,6 +96,8 @@ class CountRecall(CardGame):
 
     decks: int = 1
     kinds: int = 2
+
+    learned_with: ClassVar[str] = "ppo"
 
     episode_steps: int = dataclasses.field(init=False, repr=False)
     """N - 1."""

@@ -29,6 +29,9 @@ MOST_DECKS = 64
 _FAST = types.MappingProxyType({"eps_eta": 0.2, "eps_alpha": 0.02, "alpha_init": 0.3, "learning_rate": 1e-3})
 """V-MPO; at a rate of 3e-4 RepeatPrevious takes more than three times as many frames (docs/log.md)."""
 
+PPO_OF_GAMES = types.MappingProxyType({"learner": types.MappingProxyType({"learning_rate": 5e-4})})
+"""PPO, of card games and of MiniGrid's Memory."""
+
 
 class Dealt(eqx.Module):
     """The deck, and how far the episode is."""
@@ -49,6 +52,9 @@ class CardGame(Task):
     looks_ahead: ClassVar[float] = 0.5
     """The discount to learn it with. No answer changes what comes, so that a larger one would only add the noise of later
     rewards."""
+
+    learned_with: ClassVar[str] = "vmpo"
+    """The algorithm to learn it with: the one that was seen to do better (docs/public.md)."""
 
     def _check_decks(self) -> None:
         in_range("decks", self.decks, least=1, most=MOST_DECKS, hint="POPGym plays with 1 to 16")
@@ -99,7 +105,14 @@ class CardGame(Task):
     def defaults(self) -> TaskDefaults:
         """Those that were seen to learn it (docs/log.md)."""
         memory = min(max(64, self.looks_back), 256)
-        return TaskDefaults(memory=memory, steps=3_000_000, discount=self.looks_ahead, vmpo=_FAST)
+        return TaskDefaults(
+            memory=memory,
+            steps=3_000_000,
+            discount=self.looks_ahead,
+            vmpo=_FAST,
+            algorithm=self.learned_with,
+            with_ppo=PPO_OF_GAMES,
+        )
 
     def _shuffle(self, key: PRNGKeyArray) -> Int[Array, " M"]:
         """All cards of an episode."""

@@ -79,6 +79,7 @@ class RepeatFirst(_SuitGame):
 
     looks_ahead: ClassVar[float] = 0.97
     """An agent is shown its last answer, and can carry the first suit in it: then a right first answer pays to the end."""
+    learned_with: ClassVar[str] = "ppo"
 
     episode_steps: int = dataclasses.field(init=False, repr=False)
     """N - 1."""
