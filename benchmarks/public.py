@@ -58,11 +58,14 @@ class Goal:
     """Frames of the other cores, if GTrXL-GRU needs fewer than were published."""
     greedy: bool = False
     """Whether its source played without chance, so that we do, too."""
+    played: str | None = None
+    """The task of the new episodes, where it was trained on more than that."""
 
     @property
     def plays(self) -> dict[str, tuple[str, ...]]:
         """New episodes: the file that each kind is kept in, and what `gtrxl eval` is told."""
-        return {"eval.json": (), **({"greedy.json": ("--greedy",)} if self.greedy else {})}
+        where = ("--task", self.played) if self.played else ()
+        return {"eval.json": where, **({"greedy.json": (*where, "--greedy")} if self.greedy else {})}
 
     def command(self, core: str, seed: int, scale: float = 1.0) -> list[str]:
         """Of one run, without its folder."""
@@ -112,8 +115,18 @@ GOALS = (
     _popgym("HigherLowerMedium", "higher-lower:decks=2", 0.513, 2 * M),
     _popgym("NoisyPositionOnlyCartPoleEasy", "noisy-cart-pole", 0.995, 3 * M, *FAST),
     _popgym("NoisyPositionOnlyCartPoleMedium", "noisy-cart-pole:noise=20", 0.659, 3 * M, *FAST),
-    Goal("MiniGrid-MemoryS7", "minigrid", "gym:MiniGrid-MemoryS7-v0", 10 * M, None, "not published", needs="minigrid"),
-    Goal("MiniGrid-MemoryS13", "minigrid", "gym:MiniGrid-MemoryS13-v0", 10 * M, 0.94, MINIGRID, needs="minigrid"),
+    Goal("MiniGrid-MemoryS7", "minigrid", "minigrid-memory", M // 2, None, "not published", ("--devices", "1")),
+    Goal("MiniGrid-MemoryS13", "minigrid", "minigrid-memory:size=13", 3 * M, 0.94, MINIGRID, ("--devices", "1")),
+    Goal(
+        "MiniGrid-MemoryS13, trained on S7 to S13",
+        "minigrid",
+        "+".join(f"minigrid-memory:size={size}" for size in (7, 9, 11, 13)),
+        2 * M,
+        0.94,
+        MINIGRID,
+        ("--devices", "1", "--streams", "32"),
+        played="minigrid-memory:size=13",
+    ),
     Goal("ProofofMemory", "cleanrl", "env:proof_of_memory.make", 25_000, None, CLEANRL, ("--from", str(HERE))),
     *(
         Goal(
