@@ -2,6 +2,8 @@
 
 import importlib.util
 import re
+import runpy
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -93,9 +95,41 @@ def test_libraries_are_compiled_for_the_oldest_jax_that_the_package_goes_with(bu
     assert build.HEADERS[1] == wanted["equinox"]
 
 
-@pytest.mark.parametrize(("tag", "said"), [("v{}", ""), ("{}", "a tag must be v and the version"), ("v{}1", "a tag must be v")])
-def test_a_release_is_called_what_it_is(tag, said):
-    command = [sys.executable, str(ROOT / ".ci" / "check_version.py"), tag.format(gtrxl.__version__)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert bool(done.returncode) == bool(said)
-    assert said in done.stderr
+def release(tag, version, tmp_path):
+    """What `.ci/version.py` makes of a source with this version, and what it says."""
+    (tmp_path / ".ci").mkdir()
+    (tmp_path / "src" / "gtrxl").mkdir(parents=True)
+    script = shutil.copy(ROOT / ".ci" / "version.py", tmp_path / ".ci")
+    source = tmp_path / "src" / "gtrxl" / "__init__.py"
+    source.write_text(f'"""Before."""\n\n__version__ = "{version}"\n# after\n')
+    done = subprocess.run([sys.executable, script, tag], capture_output=True, text=True, check=False)
+    before, _, rest = source.read_text().partition('__version__ = "')
+    found, _, after = rest.partition('"')
+    assert (before, after) == ('"""Before."""\n\n', "\n# after\n")
+    assert bool(done.returncode) == bool(done.stderr)
+    return found, done.stderr
+
+
+@pytest.mark.parametrize(("tag", "version", "made"), [
+    ("v0.4.0", "0.4.0.dev0", "0.4.0"),
+    ("v0.4.0", "0.4.0", "0.4.0"),
+    ("v0.4.0rc1", "0.4.0.dev0", "0.4.0rc1"),
+])  # fmt: skip
+def test_a_release_has_the_version_of_its_tag(tag, version, made, tmp_path):
+    assert release(tag, version, tmp_path) == (made, "")
+
+
+@pytest.mark.parametrize("tag", ["v0.5.0", "0.4.0", "v0.4", "v0.4.0.dev0", "v0.4.0-final", ""])
+def test_a_release_is_not_called_what_it_is_not(tag, tmp_path):
+    found, said = release(tag, "0.4.0.dev0", tmp_path)
+    assert found == "0.4.0.dev0"
+    assert said == f"a tag must be v0.4.0, or that and a1, b1 or rc1, for 0.4.0.dev0, got {tag!r}; change one of them\n"
+
+
+def test_the_source_has_a_version_that_a_tag_can_give():
+    base = re.match(r"\d+\.\d+\.\d+", gtrxl.__version__)
+    assert base is not None
+    text = (ROOT / "src" / "gtrxl" / "__init__.py").read_text()
+    assert f'__version__ = "{gtrxl.__version__}"' in text
+    released = runpy.run_path(str(ROOT / ".ci" / "version.py"))["released"]
+    assert released(f"v{base[0]}", text) == text.replace(gtrxl.__version__, base[0])

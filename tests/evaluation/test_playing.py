@@ -101,6 +101,9 @@ def test_observations_of_another_shape_are_refused(player):
         ({"vector": 1}, r"an observation must be float32 of shape \[18\], got a dict of vector"),
         (None, r"an observation must have shape \[18\], got \[\]"),
         ("words", r"an observation must be float32 of shape \[18\], got str"),
+        (["1"] * 18, r"an observation must be float32 of shape \[18\], got list"),
+        (np.ones(18, complex), r"an observation must be float32 of shape \[18\], got an array of complex128"),
+        ({}, r"an observation must be float32 of shape \[18\], got a dict of nothing"),
         (np.full(18, np.nan), "an observation must be finite, got nan among its 18 numbers"),
     ],
 )

@@ -95,6 +95,8 @@ def _checked(given: Any, wanted: np.ndarray) -> Array:
     """An observation, or a part of one, as the network takes it. Casting must not change what it says."""
     try:
         array = np.asarray(given)
+        if array.dtype.kind not in "biufO":  # complex numbers lose a part in casting, and texts of digits are no numbers
+            raise TypeError
         cast = array.astype(wanted.dtype)
     except (TypeError, ValueError):
         raise RunError(f"an observation must be {wanted.dtype} of shape {list(wanted.shape)}, got {_said(given)}") from None
@@ -112,7 +114,9 @@ def _checked(given: Any, wanted: np.ndarray) -> Array:
 
 
 def _said(given: Any) -> str:
-    return f"a dict of {', '.join(map(str, given))}" if isinstance(given, dict) else type(given).__name__
+    if isinstance(given, dict):
+        return f"a dict of {', '.join(map(str, given)) or 'nothing'}"
+    return f"an array of {given.dtype}" if isinstance(given, np.ndarray) else type(given).__name__
 
 
 def _pictures(task: Task) -> bool:

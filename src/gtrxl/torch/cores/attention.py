@@ -20,6 +20,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from gtrxl.torch.cores.layers import Stacked, filled, may_look, standardise, uniform
+from gtrxl.torch.cores.products import product
 
 LONGEST_WAVE = 10_000.0
 
@@ -59,7 +60,7 @@ def window_code(memory: int, *, size: int, like: Tensor) -> Float[Tensor, "P D"]
 
 def position_keys(weights: AttentionWeights, code: Float[Tensor, "P D"]) -> Float[Tensor, "H P K"]:
     """W_R Phi by head, farthest distance first, the order in which keys lie in time."""
-    return (code @ weights.w_r).unflatten(1, tuple(weights.u.shape)).transpose(0, 1)
+    return product(code, weights.w_r).unflatten(1, tuple(weights.u.shape)).transpose(0, 1)
 
 
 def normed(x: Float[Tensor, "*n D"], norm: Any) -> Float[Tensor, "*n D"]:
@@ -80,11 +81,6 @@ def folded(weights: AttentionWeights, norm: Any) -> Folded:
     if norm is None:
         return Folded(weights.w_qkv, None)
     return Folded(norm.scale[:, None] * weights.w_qkv, norm.offset @ weights.w_qkv)
-
-
-def project(x: Float[Tensor, "N D"], weight: Float[Tensor, "D W"], bias: Float[Tensor, " W"] | None) -> Float[Tensor, "N W"]:
-    """x @ weight + bias."""
-    return x @ weight if bias is None else torch.addmm(bias, x, weight)
 
 
 class Window(NamedTuple):
@@ -137,11 +133,11 @@ def attention(
     projection = folded(weights, norm)
     if norm is not None:
         segment, memory = standardise(segment), standardise(memory)
-    qkv = project(segment.reshape(-1, size), *projection)
+    qkv = product(segment.reshape(-1, size), *projection)
     if steps == 1:
         return _single(qkv, memory, weights, projection, hidden=window.hidden[:, 0], code=code)
     bias = projection.bias
-    kv = project(memory.reshape(-1, size), projection.weight[:, inner:], None if bias is None else bias[inner:])
+    kv = product(memory.reshape(-1, size), projection.weight[:, inner:], None if bias is None else bias[inner:])
     q, kv_now = qkv.split((inner, 2 * inner), dim=1)
     q = q.view(streams, steps, heads, head_dim).permute(2, 0, 1, 3)
     k, v = torch.cat([of.view(streams, -1, 2, heads, head_dim).permute(2, 3, 0, 1, 4) for of in (kv, kv_now)], dim=3).unbind(
@@ -149,7 +145,7 @@ def attention(
     )  # [H, B, S, K]
     qu, qv = q + weights.u[:, None, None], q + weights.v[:, None, None]
     attended = attend(qu, qv, k, v, position_keys(weights, code), window)
-    return attended.permute(1, 2, 0, 3).reshape(-1, inner) @ weights.w_o
+    return product(attended.permute(1, 2, 0, 3).reshape(-1, inner), weights.w_o)
 
 
 def _single(

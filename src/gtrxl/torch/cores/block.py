@@ -13,6 +13,7 @@ from torch.utils import _pytree as pytree
 from gtrxl.torch.cores.attention import Attention, AttentionWeights, Window, attention, normed
 from gtrxl.torch.cores.gates import Gate
 from gtrxl.torch.cores.layers import LayerNorm, Linear
+from gtrxl.torch.cores.products import product
 
 
 class NormWeights(NamedTuple):
@@ -124,7 +125,7 @@ class Block(nn.Module):
 
 
 def _mlp(x: Float[Tensor, "N D"], weights: MLPWeights) -> Float[Tensor, "N D"]:
-    return torch.addmm(weights.b_2, torch.relu(torch.addmm(weights.b_1, x, weights.w_1)), weights.w_2)
+    return product(torch.relu(product(x, weights.w_1, weights.b_1)), weights.w_2, weights.b_2)
 
 
 def steps_back(resets: Bool[Tensor, "B T"], *, filled: Int[Tensor, " B"], memory: int) -> Int[Tensor, "B T"]:

@@ -17,6 +17,7 @@ from gtrxl import names
 from gtrxl.cores import gates as jax_gates
 from gtrxl.cores.errors import CoreError
 from gtrxl.torch.cores.layers import Stacked, filled, uniform
+from gtrxl.torch.cores.products import multiplied, product
 
 
 class NoWeights(NamedTuple):
@@ -101,7 +102,7 @@ class InputGate(Gate):
     @staticmethod
     def join(weights: OneMatrix, *, skip: Float[Tensor, "N D"], update: Float[Tensor, "N D"]) -> Float[Tensor, "N D"]:
         """sigmoid(W_g x) * x + y."""
-        return torch.addcmul(update, torch.sigmoid(skip @ weights.w_g), skip)
+        return torch.addcmul(update, torch.sigmoid(product(skip, weights.w_g)), skip)
 
 
 class OutputGate(Gate):
@@ -114,7 +115,7 @@ class OutputGate(Gate):
     @staticmethod
     def join(weights: OneMatrixAndBias, *, skip: Float[Tensor, "N D"], update: Float[Tensor, "N D"]) -> Float[Tensor, "N D"]:
         """x + sigmoid(W_g x - b_g) * y."""
-        return torch.addcmul(skip, torch.sigmoid(torch.addmm(weights.b_g, skip, weights.w_g, beta=-1)), update)
+        return torch.addcmul(skip, torch.sigmoid(product(skip, weights.w_g, -weights.b_g)), update)
 
 
 class HighwayGate(Gate):
@@ -127,7 +128,7 @@ class HighwayGate(Gate):
     @staticmethod
     def join(weights: OneMatrixAndBias, *, skip: Float[Tensor, "N D"], update: Float[Tensor, "N D"]) -> Float[Tensor, "N D"]:
         """y + s * (x - y)."""
-        return torch.lerp(update, skip, torch.sigmoid(torch.addmm(weights.b_g, skip, weights.w_g)))
+        return torch.lerp(update, skip, torch.sigmoid(product(skip, weights.w_g, weights.b_g)))
 
 
 class SigTanhGate(Gate):
@@ -140,7 +141,7 @@ class SigTanhGate(Gate):
     @staticmethod
     def join(weights: SigTanhWeights, *, skip: Float[Tensor, "N D"], update: Float[Tensor, "N D"]) -> Float[Tensor, "N D"]:
         """x + sigmoid(W_g y - b_g) * tanh(U_g y)."""
-        opening, content = (update @ weights.wu_g).chunk(2, dim=1)
+        opening, content = product(update, weights.wu_g).chunk(2, dim=1)
         return torch.addcmul(skip, torch.sigmoid(opening - weights.b_g), torch.tanh(content))
 
 
@@ -163,11 +164,11 @@ class GRUGate(Gate):
 def _gru_join(x: Tensor, y: Tensor, w_rzg: Tensor, u_rz: Tensor, u_g: Tensor, b_g: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The output, r and z side by side, and h."""
     size = x.shape[1]
-    y_rz, y_g = (y @ w_rzg).split((2 * size, size), dim=1)
-    rz = torch.addmm(y_rz, x, u_rz)
+    y_rz, y_g = multiplied(y, w_rzg).split((2 * size, size), dim=1)
+    rz = multiplied(x, u_rz, plus=y_rz)
     rz[:, size:].sub_(b_g)
     r, z = rz.sigmoid_().chunk(2, dim=1)
-    h = torch.addmm(y_g, r * x, u_g).tanh_()
+    h = multiplied(r * x, u_g, plus=y_g).tanh_()
     return torch.lerp(x, h, z), rz, h
 
 
@@ -189,13 +190,14 @@ class _GRUJoin(torch.autograd.Function):
         d_h = gradient * z
         d_x = gradient - d_h
         d_g = torch.ops.aten.tanh_backward(d_h, h)
-        d_rx = d_g @ u_g.mT
+        d_rx = multiplied(d_g, u_g.mT)
         d_rz = torch.cat([d_rx * x, gradient * (h - x)], dim=1)
         d_rz = torch.ops.aten.sigmoid_backward(d_rz, rz)
-        d_x = torch.addcmul(d_x, d_rx, r).addmm_(d_rz, u_rz.mT)
+        d_x = multiplied(d_rz, u_rz.mT, plus=torch.addcmul(d_x, d_rx, r))
         d_rzg = torch.cat([d_rz, d_g], dim=1)
         d_b = d_rz[:, size:].sum(dim=0).neg()
-        return d_x, d_rzg @ w_rzg.mT, y.mT @ d_rzg, x.mT @ d_rz, (r * x).mT @ d_g, d_b
+        d_y, d_w_rzg = multiplied(d_rzg, w_rzg.mT), multiplied(y.mT, d_rzg)
+        return d_x, d_y, d_w_rzg, multiplied(x.mT, d_rz), multiplied((r * x).mT, d_g), d_b
 
 
 def bias_by_depth(gate: type[Gate], layers: int) -> float | None:

@@ -13,6 +13,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional
 
+from gtrxl.torch.cores.products import product
+
 INIT_VARIANCE = 1 / 3
 """What a new linear map makes of inputs of variance 1."""
 NORM_EPSILON = 1e-5
@@ -72,7 +74,7 @@ class Linear(nn.Module):
 
     def forward(self, x: Float[Tensor, "N D_in"]) -> Float[Tensor, "N D_out"]:
         """Of a matrix of rows, in their type."""
-        return torch.addmm(self.bias.to(x.dtype), x, self.weight.to(x.dtype))
+        return product(x, self.weight.to(x.dtype), self.bias.to(x.dtype))
 
 
 class LayerNorm(nn.Module):

@@ -2,6 +2,8 @@
 
 import importlib
 import json
+import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -47,8 +49,12 @@ def graph(step: Step) -> Any:
     for part in (*model.graph.node, *model.graph.value_info, *model.graph.input, *model.graph.output, *model.graph.initializer):
         del part.metadata_props[:]  # where each came from, on this machine
         part.doc_string = ""
-    for door in (*model.graph.input, *model.graph.output, *model.graph.value_info):
-        for size in door.type.tensor_type.shape.dim:
-            if size.dim_param:
-                size.dim_param = STREAMS  # there is no other size that is left open
+    streams = next(size.dim_param for size in _open(model.graph.input))  # no other size is left open
+    for size in _open((*model.graph.input, *model.graph.output, *model.graph.value_info)):
+        size.dim_param = re.sub(rf"\b{streams}\b", STREAMS, size.dim_param)  # or so many times as many: 16*B words
     return model
+
+
+def _open(values: Iterable[Any]) -> Iterator[Any]:
+    """The sizes that have a name and no number."""
+    return (size for value in values for size in value.type.tensor_type.shape.dim if size.dim_param)
