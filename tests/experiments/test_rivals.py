@@ -17,6 +17,7 @@ def test_every_memory_takes_part():
     assert {model.core for model in MODELS} == set(CORES) - OURS
 
 
+@pytest.mark.slow
 def test_all_models_have_as_many_parameters():
     """Within 5 %, on every goal: the whole agent, as it is trained."""
     for goal in {each.goal.label for each in plan("rivals", "laptop")}:
