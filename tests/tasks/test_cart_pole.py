@@ -1,6 +1,7 @@
 """NoisyPositionOnlyCartPole: moved as Gymnasium's cart, shown and paid as POPGym's, which are asked step by step."""
 
 import importlib.util
+from typing import Any
 
 import gymnasium
 import jax
@@ -26,7 +27,7 @@ def at(motion) -> CartPoleState:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_the_cart_moves_and_the_pole_falls_as_in_gymnasium(seed):
-    env = gymnasium.make("CartPole-v1").unwrapped
+    env: Any = gymnasium.make("CartPole-v1").unwrapped
     env.reset(seed=seed)
     actions = np.random.default_rng(seed).integers(0, 2, 100)
     steps = run(QUIET, at(env.state), jnp.array(actions, jnp.int32))[1]
@@ -42,7 +43,8 @@ def test_the_cart_moves_and_the_pole_falls_as_in_gymnasium(seed):
 @pytest.mark.skipif(importlib.util.find_spec("popgym") is None, reason="needs popgym")
 @pytest.mark.parametrize(("name", "noise"), [("Easy", 10), ("Medium", 20), ("Hard", 30)])
 def test_noise_rewards_and_lengths_are_popgyms(name, noise):
-    task, env = NoisyCartPole(noise=noise), GymTask(f"popgym-NoisyPositionOnlyCartPole{name}-v0").make().unwrapped
+    task = NoisyCartPole(noise=noise)
+    env: Any = GymTask(f"popgym-NoisyPositionOnlyCartPole{name}-v0").make().unwrapped
     assert task.episode_steps == env.max_episode_length
     np.testing.assert_allclose(env.noise_sigma, noise / 100)
     np.testing.assert_allclose(task.observation_space.high[:2], env.observation_space.high, rtol=1e-6)

@@ -1,6 +1,7 @@
 """MiniGrid's Memory against MiniGrid's own: from the same start, the same cells, rewards and ends, step by step."""
 
 import importlib.util
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -50,7 +51,7 @@ def cells(observations) -> np.ndarray:
     return shown.reshape(*shown.shape[:-1], V, V, CODES).argmax(-1)
 
 
-def theirs(size: int):
+def theirs(size: int) -> Any:
     import gymnasium
     import minigrid  # noqa: F401
 

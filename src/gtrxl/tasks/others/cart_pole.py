@@ -167,6 +167,7 @@ def _regulator() -> Float[np.ndarray, " 4"]:
     costs that were tried these keep the pole up about longest, with noise of 10, 20 and 30."""
     onwards, pushes = _linear()
     cost = left = np.diag([0.1, 0.1, 10.0, 1.0])
+    gain = np.zeros((1, 4))
     for _ in range(3000):
         gain = np.linalg.solve(1.0 + pushes.T @ left @ pushes, pushes.T @ left @ onwards)
         left = cost + onwards.T @ left @ (onwards - pushes @ gain)

@@ -80,5 +80,5 @@ def _goes(a: Tensor, b: Tensor) -> bool:
         and a.dtype == b.dtype == torch.float32
         and a.device.type == "cpu"
         and by_onednn()
-        and torch.backends.mkldnn.enabled
+        and bool(torch.backends.mkldnn.enabled)
     )
