@@ -75,6 +75,7 @@ def test_evaluation_loop(lru_run):
     assert set(returns) <= {0.0, 1.0}
 
 
+@pytest.mark.slow
 def test_own_gate(tmp_path):
     own = example("own_gate")
     core = own.rezero(4, d_model=8, memory=3, key=jax.random.key(0))
@@ -141,6 +142,7 @@ def test_own_algorithm(tmp_path):
     assert gtrxl.load(run.folder).agent is not None
 
 
+@pytest.mark.slow
 def test_ppo_loop():
     returns = example("ppo_loop").main(corridor=2, streams=4, unroll=8, updates=3, width=8, layers=1)
     assert returns

@@ -183,6 +183,7 @@ def test_the_header_has_every_gate_by_its_place_in_the_table():
     assert "RESIDUAL = 0, INPUT = 1, OUTPUT = 2, HIGHWAY = 3, SIGTANH = 4, GRU = 5" in header()
 
 
+@pytest.mark.slow
 def test_streams_of_every_transformer_go_through_the_library_here():
     for name in TRANSFORMERS:
         streams = gtrxl.Streams(random_core(name, **SIZES), 2)

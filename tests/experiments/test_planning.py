@@ -11,7 +11,7 @@ from gtrxl.gym.by_name import is_gym
 
 
 @pytest.mark.parametrize("scale", SCALES)
-@pytest.mark.parametrize("runs", list(RUNS))
+@pytest.mark.parametrize("runs", [pytest.param(name, marks=pytest.mark.slow if name == "rivals" else ()) for name in RUNS])
 def test_every_run_of_every_scale_has_its_own_name_and_settings(runs: str, scale: str):
     planned = plan(runs, scale)
     assert len({each.name for each in planned}) == len(planned)

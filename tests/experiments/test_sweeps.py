@@ -72,6 +72,7 @@ def test_a_run_that_lost_its_settings_is_not_taken_for_another(tmp_path):
         sweeps.sweep({"a": dataclasses.replace(CONFIG, steps=256)}, tmp_path, quiet=True)
 
 
+@pytest.mark.slow
 def test_runs_that_differ_in_seed_and_bounds_share_one_compiled_program(tmp_path):
     other = dataclasses.replace(CONFIG, seed=5, learner=dataclasses.replace(CONFIG.learner, eps_alpha=0.07))
     first, second = sweeps.sweep({"a": CONFIG, "b": other}, tmp_path, jobs=1, quiet=True)
