@@ -25,7 +25,6 @@ AS_MEASURED_IN_CORRIDORS: Mapping[str, Any] = {
     "learner": {"adam_epsilon": 1e-8, "learning_rate": 3e-4},
 }
 """Before cores without a window had unrolls that span the corridor."""
-AS_MEASURED_ON_PADS: Mapping[str, Any] = {**AS_MEASURED, "learner": {"adam_epsilon": 1e-8, "learning_rate": 1e-3}}
 DEEP = {
     "layers": 12,
     "width": 32,
@@ -135,16 +134,14 @@ RUNS: Mapping[str, RunSet] = {
                 ),
                 "laptop": Size(
                     (
-                        Goal("grid-numpad", 1_500_000, "2 x 2", 2),
-                        Goal("grid-numpad-3x3", 8_000_000, "3 x 3", 3),
-                        Goal("grid-numpad-4x4", 8_000_000, "4 x 4", 4),
+                        Goal("grid-numpad", 2_500_000, "2 x 2", 2),
+                        Goal("grid-numpad-3x3", 10_000_000, "3 x 3", 3),
+                        Goal("grid-numpad-4x4", 20_000_000, "4 x 4", 4),
                     ),
                     (_LONG_LSTM, GRU),
                     5,
                     "grid",
-                    net={"init_variance": 1.0},
-                    beneath=AS_MEASURED_ON_PADS,
-                    hours=1.5,
+                    hours=1.2,
                 ),
                 "paper": Size(
                     (
